@@ -287,8 +287,8 @@ impl<T> AddressMap<T> {
 }
 
 impl<T> MapWriter<T> {
-    /// Returns true if `more` keys can be added. Most entries stay free, so that most look-ups take
-    /// one probe.
+    /// Returns true if `more` keys can be added. Most entries stay free, so that most look-ups find
+    /// their key at once.
     fn has_room(&self, more: usize) -> bool {
         let len = self.table.as_ref().map_or(0, |table| table.len() - 1);
         self.keys.saturating_add(more) <= len / 8 * 3
@@ -297,8 +297,8 @@ impl<T> MapWriter<T> {
     /// Returns the entry of a key, or the free entry for it, if there is a table.
     fn entry(&mut self, key: usize) -> Option<Result<*mut Entry<T>, *mut Entry<T>>> {
         let table = self.table.as_mut()?.as_mut_ptr();
-        // SAFETY: A table. Only the writer, which is borrowed mutably, changes it, and it stores
-        // every word that readers load at once.
+        // SAFETY: A table. Only the writer, which is borrowed mutably, changes it, and stores the
+        // words that readers load one by one.
         Some(unsafe { find(table, key) })
     }
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Detours: where the jump goes that stands in the place of a probed instruction, and of those that it covers.
+//! Detour buffers: the targets of the jumps that stand in the place of a probed instruction and of
+//! the others that they cover.
 //!
-//! A detour saves what a trap would have saved, calls `optprobe_template.S`, which has the handlers called, executes the *displaced*
-//! instructions from copies, and jumps back to what follows them. It leaves [`GAP`] bytes of the stack free below the stack
-//! pointer of the probed code, as the entry of breakpoints does, for handlers that push.
+//! A detour saves the registers that a trap would have saved, and calls `optprobe_template.S`,
+//! which calls the handlers. It executes the *displaced* instructions from copies, and jumps back
+//! to the instruction after them. It leaves [`GAP`] bytes of the stack free below the stack pointer
+//! of the probed code, as the entry of breakpoints does, for handlers that push.
 //!
-//! A task can be preempted in any of this. What it needs, the detour, its point and the engine itself, stays until a grace
-//! period of RCU tasks is over that began after the jump was taken away.
+//! A task can be preempted at any place here. The detour, its point and the engine itself stay
+//! until a grace period of RCU tasks is over that began after the jump was removed.
 //!
 //! Contexts: process, sleeps.
 
@@ -63,11 +65,11 @@ extern "C" {
 }
 
 const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
-/// How long a call or jump with a 32-bit distance is.
+/// Length of a call or jump with a 32-bit distance.
 const BRANCH: usize = 5;
-/// Room for the usual ones, for most that have the first instruction twice, and for all.
+/// Sizes: for usual detours, for most that have the first instruction twice, and for all.
 const SIZES: [usize; 3] = [128, 256, 512];
-/// How much of the stack is free for handlers.
+/// Bytes of the stack that are free for handlers.
 const GAP: u8 = 48;
 
 /// push of rdi, rsi, rdx, rcx, rax, r8 to r11, rbx, rbp, r12 to r15
@@ -75,13 +77,13 @@ const PUSH_ALL: [u8; 23] = [
     0x57, 0x56, 0x52, 0x51, 0x50, 0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53, 0x53, 0x55, 0x41,
     0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57,
 ];
-/// pop of all that, the last first
+/// pop of all these, the last first
 const POP_ALL: [u8; 23] = [
     0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b, 0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59,
     0x41, 0x58, 0x58, 0x59, 0x5a, 0x5e, 0x5f,
 ];
 
-// What detours push and `optprobe_template.S` counts on.
+// Layout of the frame that detours push, as `optprobe_template.S` expects it.
 static_assert!(offset_of!(bindings::pt_regs, r15) == 0);
 static_assert!(offset_of!(bindings::pt_regs, di) == 14 * 8);
 static_assert!(offset_of!(bindings::pt_regs, orig_ax) == 15 * 8);
@@ -89,12 +91,12 @@ static_assert!(offset_of!(bindings::pt_regs, ip) == IP as usize);
 static_assert!(offset_of!(bindings::pt_regs, flags) == 18 * 8);
 static_assert!(offset_of!(bindings::pt_regs, sp) == 19 * 8);
 static_assert!(size_of::<bindings::pt_regs>() == 21 * 8);
-// Points are found by `optprobe_template.S` at their lists of probes.
+// `optprobe_template.S` finds the list of probes at the start of a point.
 static_assert!(offset_of!(Point, probes) == 0);
 
 const IP: u8 = 16 * 8;
 
-/// Where a detour has the registers.
+/// Returns the layout of the registers that a detour saves.
 fn frame() -> Frame {
     Frame {
         registers: SHORT_OFFSETS,
@@ -112,10 +114,11 @@ fn has_smap() -> bool {
 /// Number of [`Detour::addresses`].
 pub(crate) const DETOUR_ADDRESSES: usize = 5;
 
-/// How many waits for all tasks have begun.
+/// Number of waits for all tasks that have begun.
 static WAITS: Atomic<usize> = Atomic::new(0);
 
-/// When breakpoint hits began to use a detour: a wait that begins later has this number, or a greater one.
+/// Time when breakpoint hits began to use a detour: a wait that begins later has this number, or a
+/// greater one.
 #[derive(Clone, Copy)]
 pub(crate) struct Since(usize);
 
@@ -123,41 +126,45 @@ pub(crate) struct Since(usize);
 pub(crate) struct Waited(usize);
 
 impl Waited {
-    /// Waits until every task has left, by its own will, what it was executing, and every CPU's idle task as well, but where RCU
-    /// does not watch it in code that nobody may probe. Sleeps; not with the engine's mutex.
+    /// Waits until every task has voluntarily left the code that it was executing, and every CPU's
+    /// idle task as well. Idle tasks are exceptions where RCU does not watch them, in code that
+    /// cannot be probed.
+    ///
+    /// Sleeps; not with the engine's mutex.
     pub(crate) fn wait() -> Self {
         let number = WAITS.fetch_add(1, Full);
         rcu_tasks::synchronize();
-        // An idle task is no task to the former, which waits for it as far as RCU watches it. The rest is `noinstr`, or this waits.
+        // RCU tasks ignores idle tasks, except where RCU watches them. The rest is `noinstr`, or
+        // this waits.
         rcu_tasks::synchronize_rude();
         Self(number)
     }
 
-    /// Whether it began after that.
+    /// Returns true if the wait began after that time.
     pub(crate) fn covers(&self, since: Since) -> bool {
         self.0 >= since.0
     }
 }
 
-/// Which handlers a detour calls, and how the first instruction is executed.
+/// Kind of a detour: which handlers it calls, and how the first instruction is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Handlers before it; then its copy runs.
+    /// Pre-handlers, then the copy of the instruction.
     Before,
-    /// Handlers before and after it, between which it runs with the registers saved.
+    /// Pre- and post-handlers; between them the copy runs with the registers saved.
     Around,
-    /// Handlers before and after it, between which it is executed on the saved registers.
+    /// Pre- and post-handlers; between them the instruction is executed on the saved registers.
     Instead,
 }
 
 /// Addresses of the code that only [`Kind::Around`] has; 0 is none.
 #[derive(Clone, Copy, Default)]
 struct Around {
-    /// Where the calls after the first instruction return to: a branch has one for each way.
+    /// Return addresses of the calls after the first instruction: a branch has one for each way.
     between: [usize; 2],
     /// The copy of the first instruction that runs with the registers saved.
     within: usize,
-    /// The copies of the others that run after it.
+    /// The copies of the other instructions that run after it.
     rest: usize,
 }
 
@@ -165,8 +172,9 @@ struct Around {
 ///
 /// # Invariants
 ///
-/// Its code is in the slot, since there have been `written` synchronisations of the CPUs: that for `point`, whose address it has, with
-/// the displaced instructions at `copies`. `expected` are their first bytes.
+/// Its code is in the slot, since there have been `written` synchronisations of the CPUs: the code
+/// for `point`, whose address it has, with the displaced instructions at `copies`. `expected` are
+/// their first bytes.
 pub(crate) struct Detour {
     slot: Slot,
     point: Arc<Point>,
@@ -174,16 +182,17 @@ pub(crate) struct Detour {
     kind: Kind,
     copies: usize,
     around: Around,
-    /// How many bytes of the function it stands in for.
+    /// Number of bytes of the function that it replaces.
     displaced: usize,
     expected: KVec<u8>,
     parts: Parts,
 }
 
 impl Detour {
-    /// Makes the detour of a point, to which nobody comes yet.
+    /// Makes the detour of a point, still unused.
     ///
-    /// Errors: `NoMemory`; `OutOfReach` if the copies do not reach, or if there can be none of this kind.
+    /// Errors: `NoMemory`; `OutOfReach` if the copies are too far, or if no detour of this kind is
+    /// possible.
     pub(crate) fn new(
         point: &Arc<Point>,
         displaced: &Displaced,
@@ -192,7 +201,7 @@ impl Detour {
         let mut result = Err(Error::OutOfReach);
         for size in SIZES {
             result = Self::of_size(size, point, displaced, kind);
-            // One that does not fit may fit into the next.
+            // A detour that does not fit may fit into the next size.
             if !matches!(result, Err(Error::OutOfReach)) {
                 break;
             }
@@ -225,7 +234,7 @@ impl Detour {
         let parts = Parts::of(displaced, copies).ok_or(Error::OutOfReach)?;
         let text = TextLock::new();
         slot.write(&code, &text).map_err(|_| Error::OutOfReach)?;
-        // INVARIANT: It has just been written, and is what `put_detour()` makes.
+        // INVARIANT: Just written, by `put_detour()`.
         Ok(Self {
             slot,
             point: point.clone(),
@@ -239,8 +248,9 @@ impl Detour {
         })
     }
 
-    /// Where a point is found by it: at the copies of the displaced instructions, at the breakpoint in front of the detour, where
-    /// the calls after the first of them return to, and where that runs between them. 0 is none.
+    /// Returns the addresses by which a point is found: the copies of the displaced instructions,
+    /// the breakpoint in front of the detour, the two return addresses of the calls after the first
+    /// instruction, and its copy between them. 0 is none.
     pub(crate) fn addresses(&self) -> [usize; DETOUR_ADDRESSES] {
         let Around {
             between: [next, taken],
@@ -250,30 +260,33 @@ impl Detour {
         [self.copies, self.slot.address(), next, taken, within]
     }
 
-    /// Which handlers it calls.
+    /// Returns the kind of the detour.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many bytes, from the point on, are executed here.
+    /// Returns the number of bytes, from the point on, that the detour executes.
     pub(crate) fn displaced(&self) -> usize {
         self.displaced
     }
 
-    /// Has the hits of the point's breakpoint go on in the copies. Nobody enters the displaced instructions any more, but for those
-    /// who are on their way.
+    /// Redirects the hits of the point's breakpoint to the copies. No task enters the displaced
+    /// instructions afterwards, except those on their way.
     ///
-    /// A CPU may have fetched what was in the slot before, and executes that until it serialises: the slot may have been another
-    /// detour's. It comes to the copies by these ways, all of which begin with one of the stores here:
+    /// A CPU may have fetched earlier contents of the slot, such as another detour, and executes
+    /// them until it serialises. It reaches the copies in these ways, all of which begin with one
+    /// of the stores here:
     ///
-    /// - from the point's breakpoint, by the return from the exception. `iret` serialises, and the breakpoint was hit after the code had
-    ///   been written; but `erets`, which CPUs with FRED have for that, does not keep the CPU from having fetched what comes next;
-    /// - from another detour of the point, which a task may still be in: `optprobe_template.S` goes on at [`Point::parts`] by a `ret`, after no
-    ///   exception at all;
-    /// - from the jump, or from the breakpoint that stands in its place while the kernel puts it there, both later.
+    /// - from the point's breakpoint, by the return from the exception. `iret` serialises, and the
+    ///   breakpoint was hit after the code was written. But `erets`, which CPUs with FRED use, does
+    ///   not discard the next instructions that the CPU has fetched;
+    /// - from another detour of the point, which a task may still be in: `optprobe_template.S`
+    ///   resumes at [`Point::parts`] with a `ret`, without any exception;
+    /// - from the jump, or from the breakpoint that the kernel puts in its place while it writes
+    ///   the jump, both later.
     ///
-    /// So every CPU is told after the code is there and before the stores, here, or by whoever has had `text_mutex` meanwhile: the
-    /// first of several detours does it for all.
+    /// So every CPU is synchronised after the code is written and before the stores, here, or by
+    /// another holder of `text_mutex` in between. The first of several detours does it for all.
     pub(crate) fn publish(&self, text: &mut TextLock) -> Since {
         if text.syncs() == self.written {
             text.sync();
@@ -285,12 +298,15 @@ impl Detour {
             self.point.rest.store(self.around.rest);
         }
         self.point.set_detour(Some(self.parts));
-        // After that store: a wait that has a number from here on begins when everybody sees it.
+        // After that store: a wait with a number from here on begins when every CPU sees it.
         Since(WAITS.fetch_add(0, Full))
     }
 
-    /// Puts the jump in the place of the point's breakpoint when the batch is over, once nobody can be in what it covers. Fails as
-    /// [`ArmedSite::jump`], at another point's breakpoint, and if the wait began too early.
+    /// Places the jump over the point's breakpoint when the batch is over. By then no task can be
+    /// in the bytes that it covers.
+    ///
+    /// Errors: the site, as [`ArmedSite::jump`], at another point's breakpoint, or if the wait
+    /// began too early.
     pub(crate) fn enter(
         &self,
         site: ArmedSite,
@@ -301,17 +317,20 @@ impl Detour {
         if !waited.covers(since) || site.address() != self.point.address {
             return Err(site);
         }
-        // SAFETY: `displace.rs` has found that nothing leads to the displaced instructions but the first of them. Since `publish()` who
-        // hits the breakpoint does not come to them either, and whoever was among them, or in a copy that leads there, has
-        // left: a grace period of RCU tasks has passed. The engine has no other point there: `leave_disturbed()` restores the site
-        // before one is made. By the type invariant the detour does what the instructions do, after the handlers that their
-        // breakpoint calls; the registry keeps it, with its point, until the tasks in it have left.
+        // SAFETY: `can_optimize.rs` has found that nothing leads to the displaced instructions
+        // except the first of them. Since `publish()` tasks that hit the breakpoint do not enter
+        // them either. Every task that was among them, or in a copy that leads there, has left: a
+        // grace period of RCU tasks has passed. The engine has no other point there:
+        // `leave_disturbed()` restores the site before one is made. By the type invariant the
+        // detour does what the instructions do, after the handlers that their breakpoint calls. The
+        // registry keeps the detour, with its point, until the tasks in it have left.
         unsafe { site.jump(self.slot.address().wrapping_add(1), &self.expected, batch) }
     }
 }
 
-/// Leaves the code that executes a point's first instruction with the registers saved, if a fault of the copy there is what `regs`
-/// are of: they become those of the instruction itself. False if it is another fault.
+/// Leaves the code that executes a point's first instruction with the registers saved, if `regs`
+/// are of a fault of the copy there. They become the registers of the instruction itself. Returns
+/// false if it is another fault.
 pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
     let within = point.within.load();
     if within == 0 || regs.ip() != within {
@@ -319,13 +338,14 @@ pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
     }
     let saved = core::ptr::with_exposed_provenance::<bindings::pt_regs>(regs.sp());
     let regs = regs.as_ptr();
-    // SAFETY: By the invariants of `Detour`, which has stored the address, the copy runs on the stack of this context with the stack
-    // pointer at the registers that `put_entry()` has saved. Those and the ones of the fault are this context's.
+    // SAFETY: By the invariants of `Detour`, which has stored the address, the copy runs on the
+    // stack of this context with the stack pointer at the registers that `put_entry()` has saved.
+    // These and the registers of the fault are this context's.
     unsafe {
         let fault = regs.read();
         regs.write(bindings::pt_regs {
             ip: point.address,
-            // Those of the exception: its error, and what it was entered with.
+            // The exception's: its error code, and its entry state.
             orig_ax: fault.orig_ax,
             __bindgen_anon_1: fault.__bindgen_anon_1,
             __bindgen_anon_2: fault.__bindgen_anon_2,
@@ -333,12 +353,14 @@ pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
         });
     }
     current_kprobe::end();
-    // SAFETY: `optprobe_template.S` has turned preemption off in front of the copy, and is not going to turn it on.
+    // SAFETY: `optprobe_template.S` has turned preemption off in front of the copy, and is not
+    // going to turn it on.
     unsafe { preempt::end() };
     true
 }
 
-/// Calls `f` with the point whose detour has an address, if points are found by that detour. Context: any with preemption off.
+/// Calls `f` with the point whose detour contains an address, if points are found by that detour.
+/// Context: any with preemption off.
 pub(crate) fn with_detour<R>(
     at: usize,
     mut f: impl FnMut(Found<'_, Point>) -> Option<R>,
@@ -351,7 +373,7 @@ pub(crate) fn with_detour<R>(
     slots.find_map(|slot| COPIES.with(slot, |point| f(point)).flatten())
 }
 
-/// Code that is being put together.
+/// Writer of a detour's code.
 struct Cursor<'a> {
     code: &'a mut [u8],
     len: usize,
@@ -359,18 +381,20 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// A detour. Returns where the copies of all displaced instructions are.
+    /// Writes a detour. Returns the address of the copies of all displaced instructions, and the
+    /// addresses of a detour with post-handlers.
     fn put_detour(
         &mut self,
         point: &Arc<Point>,
         displaced: &Displaced,
         kind: Kind,
     ) -> Option<(usize, Around)> {
-        // Where a breakpoint is wanted after all.
+        // The substitute breakpoint.
         self.put(&[BREAKPOINT])?;
         self.put_entry(point)?;
-        // In the image only entry and idle code executes where RCU does not watch, which are sections of their own, as objtool checks:
-        // `displace.rs` refuses them. Nothing says where such code of a module is.
+        // In the image, RCU does not watch only in entry and idle code, which has sections of its
+        // own, as objtool checks: `can_optimize.rs` refuses them. Nothing tells where a module has
+        // such code.
         let is_watched = symbols::is_core_text(point.address);
         let called = match (kind, is_watched) {
             (Kind::Before, true) => ferro_kprobe_detour_watched,
@@ -385,7 +409,7 @@ impl Cursor<'_> {
         match kind {
             Kind::Before => self.put_exit(0)?,
             Kind::Around => self.put_around(point, displaced, &mut around)?,
-            // It goes on where the registers say.
+            // `optprobe_template.S` resumes where the registers say.
             Kind::Instead => (),
         }
         let copies = self.here();
@@ -394,7 +418,7 @@ impl Cursor<'_> {
         Some((copies, around))
     }
 
-    /// The first instruction, the handlers after it, and the others.
+    /// Writes the first instruction, the call of the post-handlers, and the other instructions.
     fn put_around(
         &mut self,
         point: &Arc<Point>,
@@ -415,7 +439,8 @@ impl Cursor<'_> {
             around.rest = self.here();
             return self.put_rest(displaced);
         };
-        // Each way has its end: which one it is stays decided, whatever handlers write to ip or to the flags.
+        // Each way has its end, so that handlers cannot change the way by writing to ip or to the
+        // flags.
         let mut over = None;
         if let Some(mut condition) = condition {
             self.extend(|_, out| {
@@ -437,8 +462,8 @@ impl Cursor<'_> {
         Some(())
     }
 
-    /// Calls the handlers after the first instruction, which find this ip, and takes the registers back, with the stack pointer
-    /// moved so far. Returns where the call returns to.
+    /// Writes a call of the post-handlers, which see this ip. Writes the restore of the registers,
+    /// with the stack pointer moved by `stack_moves`. Returns the call's return address.
     fn put_after(&mut self, ip: usize, stack_moves: i8) -> Option<usize> {
         // movq $ip, ip(%rsp)
         self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
@@ -449,20 +474,20 @@ impl Cursor<'_> {
         Some(back)
     }
 
-    /// The instructions after the first, and back to what follows them.
+    /// Writes the instructions after the first, and the jump back to the instruction after them.
     fn put_rest(&mut self, displaced: &Displaced) -> Option<()> {
         self.extend(|to, out| displaced.relocate_rest(to, out))?;
         self.branch(0xe9, displaced.end() as usize)
     }
 
-    /// Has the short jump at `jump` go on here.
+    /// Makes the short jump at `jump` lead here.
     fn aim(&mut self, jump: usize) -> Option<()> {
         let distance = self.len.checked_sub(jump.checked_add(2)?)?;
         *self.code.get_mut(jump.checked_add(1)?)? = i8::try_from(distance).ok()?.to_le_bytes()[0];
         Some(())
     }
 
-    /// Makes `struct pt_regs`.
+    /// Writes code that makes `struct pt_regs`.
     fn put_entry(&mut self, point: &Arc<Point>) -> Option<()> {
         // lea -GAP(%rsp), %rsp; push $__KERNEL_DS; push %rsp; pushf; addq $GAP + 8, 8(%rsp)
         self.put(&[0x48, 0x8d, 0x64, 0x24, 0u8.wrapping_sub(GAP)])?;
@@ -482,16 +507,16 @@ impl Cursor<'_> {
         self.put(&(Arc::as_ptr(point) as usize).to_le_bytes())
     }
 
-    /// Undoes that, and moves the stack pointer so far.
+    /// Writes code that undoes `put_entry()`, with the stack pointer moved by `stack_moves`.
     fn put_exit(&mut self, stack_moves: i8) -> Option<()> {
         self.put(&POP_ALL)?;
-        // Over orig_ax, ip and cs; popf; over sp, ss and what is free.
+        // Over orig_ax, ip and cs; popf; over sp, ss and the gap.
         self.put(&[0x48, 0x8d, 0x64, 0x24, 24, 0x9d])?;
         let above = (16 + GAP).checked_add_signed(stack_moves)?;
         self.put(&[0x48, 0x8d, 0x64, 0x24, above])
     }
 
-    /// The address of the next byte.
+    /// Returns the address of the next byte.
     fn here(&self) -> usize {
         self.at.wrapping_add(self.len)
     }
@@ -503,7 +528,7 @@ impl Cursor<'_> {
         Some(())
     }
 
-    /// What `write` makes for the address that it gets.
+    /// Appends the code that `write` makes for the address that it gets.
     fn extend(
         &mut self,
         write: impl FnOnce(u64, &mut [u8]) -> Result<usize, Reason>,

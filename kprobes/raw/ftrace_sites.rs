@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sets of ftrace sites at which the engine is called.
+//! The sets of ftrace sites from which the engine is called.
 //!
 //! Contexts: as [`FtraceOps`] and [`FtraceData`].
 
@@ -24,10 +24,10 @@ use super::tasks_rcu::TasksPeriod;
 use super::trap_hooks::TrapHandler;
 use crate::probe_point::Point;
 
-/// Calls a [`TrapHandler`] of probes without a post handler.
+/// Calls a [`TrapHandler`] for probes without a post-handler.
 pub(crate) struct Caller<H>(PhantomData<fn(H)>);
 
-/// Calls a [`TrapHandler`] of probes with one.
+/// Calls a [`TrapHandler`] for probes with a post-handler.
 pub(crate) struct PostCaller<H>(PhantomData<fn(H)>);
 
 impl<H: TrapHandler> DataHandler for Caller<H> {
@@ -47,47 +47,50 @@ impl<H: TrapHandler> FtraceHandler for PostCaller<H> {
     }
 }
 
-/// For [`Observed`].
+/// Makes the set for [`Observed`].
 pub(crate) const fn observing<H: TrapHandler>() -> FtraceData<Caller<H>> {
-    // SAFETY: `TrapHandler` guarantees what is wanted of the handler; the engine closes its sets when it goes.
+    // SAFETY: `TrapHandler` guarantees the requirements on the handler; the engine closes its sets
+    // when it stops.
     unsafe { FtraceData::new() }
 }
 
-/// A set for probes that are alone in changing where execution goes on.
+/// Makes a set for probes that are the only user to change the instruction pointer.
 pub(crate) const fn ip_modifying<H: TrapHandler>() -> FtraceOps<PostCaller<H>> {
-    // SAFETY: `TrapHandler` guarantees what is wanted of the handler; the engine closes its sets when it goes.
+    // SAFETY: `TrapHandler` guarantees the requirements on the handler; the engine closes its sets
+    // when it stops.
     unsafe { FtraceOps::modifying() }
 }
 
-/// A point, as long as somebody may be called with it.
+/// A point, held as long as ftrace may call the engine with it.
 struct Held {
     point: Arc<Point>,
-    /// Its site could not be taken out, and nobody wants it any more.
+    /// The site could not be removed, and no probe needs it.
     abandoned: bool,
-    /// When its site was taken out.
+    /// Time when its site was removed.
     left: Since,
     next: Option<KBox<Held>>,
 }
 
-/// The functions of probes without a post handler, beside which others may divert; each is called with its point.
+/// The functions of probes without a post-handler, on which other users of ftrace may divert.
+/// ftrace calls each with its point.
 ///
 /// # Invariants
 ///
-/// Each function that was added by this has its point in `calling` or, from when it was taken out until nobody is called with it any
-/// more, in `left`.
+/// Each function that was added by this has its point in `calling` or, from its removal until
+/// ftrace no longer calls the engine with it, in `left`.
 pub(crate) struct Observed<H: TrapHandler> {
     functions: &'static FtraceData<Caller<H>>,
     /// By the address of their sites.
     calling: RBTree<usize, KBox<Held>>,
     left: Option<KBox<Held>>,
-    /// How many of `calling` are abandoned.
+    /// Number of abandoned points in `calling`.
     abandoned: usize,
-    /// ftrace has had functions of this since it was last told to be closed.
+    /// ftrace has had functions of this since it was last closed.
     open: bool,
 }
 
 impl<H: TrapHandler> Observed<H> {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new(functions: &'static FtraceData<Caller<H>>) -> Self {
         // INVARIANT: Nothing was added.
         Self {
@@ -99,9 +102,10 @@ impl<H: TrapHandler> Observed<H> {
         }
     }
 
-    /// Has the handler called at the sites of some more points: all or, when it fails, none.
+    /// Adds the sites of some more points: all or, when it fails, none.
     ///
-    /// Errors: -EINVAL if there is no site; -EEXIST if one has been added; -ENOMEM; -ENODEV if ftrace has broken down.
+    /// Errors: -EINVAL if there is no site; -EEXIST if one has been added; -ENOMEM; -ENODEV if
+    /// ftrace has broken down.
     pub(crate) fn add<'a>(
         &mut self,
         points: impl ExactSizeIterator<Item = &'a Arc<Point>>,
@@ -124,10 +128,11 @@ impl<H: TrapHandler> Observed<H> {
             let node = RBTreeNode::new(point.address, held, GFP_KERNEL)?;
             nodes.push(node, GFP_KERNEL)?;
         }
-        // Also if it fails late.
+        // Set even if `add()` fails: it may fail late.
         self.open = true;
-        // SAFETY: By the type invariant each point is counted here until nobody is called with it; if this fails, those of `nodes`
-        // are, for ever if it is with -ENODEV.
+        // SAFETY: By the type invariant each point is counted here until ftrace no longer calls the
+        // engine with it. If this fails, the points in `nodes` are counted, permanently if it fails
+        // with -ENODEV.
         if let Err(error) = unsafe { self.functions.add(&sites) } {
             if error == ENODEV {
                 core::mem::forget(nodes);
@@ -136,19 +141,20 @@ impl<H: TrapHandler> Observed<H> {
         }
         // INVARIANT: They have been added.
         while let Some(node) = nodes.pop() {
-            // None of them was there: the function would have failed.
+            // None of them was in the tree: `add()` would have failed.
             core::mem::forget(self.calling.insert(node));
         }
         Ok(())
     }
 
-    /// Has it no longer called there. Errors: -ENOENT if one has not been added, -ENOMEM, -ENODEV; then it is called at all of them.
+    /// Removes sites. Errors: -ENOENT if one has not been added, -ENOMEM, -ENODEV; then no site is
+    /// removed.
     pub(crate) fn remove(&mut self, sites: &[usize]) -> Result {
         self.functions.remove(sites)?;
         for site in sites {
             if let Some(mut held) = self.calling.remove(site) {
                 self.abandoned = self.abandoned.saturating_sub(usize::from(held.abandoned));
-                // INVARIANT: It has been taken out.
+                // INVARIANT: It has been removed.
                 held.left = Since::now();
                 held.next = self.left.take();
                 self.left = Some(held);
@@ -157,8 +163,8 @@ impl<H: TrapHandler> Observed<H> {
         Ok(())
     }
 
-    /// The same, for a caller that has no use for an error: without memory for it the handler is called there until there is some, at
-    /// the next change.
+    /// Removes a site, for a caller that cannot handle an error. If there is no memory, ftrace
+    /// calls the handler until the next change finds some.
     pub(crate) fn abandon(&mut self, site: usize) {
         if self.remove(&[site]).is_ok() {
             return;
@@ -169,7 +175,7 @@ impl<H: TrapHandler> Observed<H> {
         }
     }
 
-    /// Takes out what was abandoned and is still there. Errors: -ENOMEM, -ENODEV.
+    /// Removes the abandoned sites that are still there. Errors: -ENOMEM, -ENODEV.
     pub(crate) fn sweep(&mut self) -> Result {
         while self.abandoned != 0 {
             let abandoned = self.calling.values().find(|held| held.abandoned);
@@ -181,7 +187,8 @@ impl<H: TrapHandler> Observed<H> {
         Ok(())
     }
 
-    /// Whether there is something that [`Self::release`] will give up: points, or, if there are none, what ftrace has.
+    /// Returns true if [`Self::release`] has work to do: points to free or, if there are none,
+    /// ftrace functions to close.
     pub(crate) fn any_left(&self) -> bool {
         self.left.is_some() || self.is_idle()
     }
@@ -190,7 +197,7 @@ impl<H: TrapHandler> Observed<H> {
         self.open && self.calling.is_empty()
     }
 
-    /// Gives up the points that this period was long enough for. Whether that was the last: then the functions are to be closed, if
+    /// Frees the points that this period covers. Returns true if the functions are to be closed, if
     /// they are still idle, without locks.
     pub(crate) fn release(&mut self, period: &TasksPeriod) -> bool {
         let mut all = self.left.take();
@@ -208,17 +215,17 @@ impl<H: TrapHandler> Observed<H> {
         over
     }
 
-    /// Takes all out, and waits until the handler is not called any more.
+    /// Removes all sites, and waits until the handler is no longer called.
     pub(crate) fn close(&mut self) {
         let calling = core::mem::take(&mut self.calling);
         if self.functions.close().is_err() {
-            // Functions may call with them for ever.
+            // ftrace may call with these points at any later time.
             core::mem::forget(calling);
             core::mem::forget(self.left.take());
         }
         self.abandoned = 0;
         self.open = false;
-        // One by one: dropping the first would drop all within each other.
+        // One by one: dropping the first would drop the others recursively.
         while let Some(mut held) = self.left.take() {
             self.left = held.next.take();
         }

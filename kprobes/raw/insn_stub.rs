@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code that executes a point's instruction within the trap: `insn_stub_call.S`.
+//! Generated code that executes a point's instruction within the trap: `insn_stub_call.S`.
 //!
 //! Contexts: making it process, sleeps; running it the trap, also within NMIs.
 
@@ -32,18 +32,18 @@ extern "C" {
     fn ferro_kprobe_address_bits() -> u8;
 }
 
-/// Where a trap has the registers.
+/// Layout of the registers that a trap saves.
 const SAVED: Saved = Saved {
     registers: SHORT_OFFSETS,
     flags: core::mem::offset_of!(bindings::pt_regs, flags) as u32,
 };
 
-/// The code of a point, for who may hit it.
+/// The code of a point, as hits use it.
 ///
 /// # Invariants
 ///
-/// `code` is 0, or the address of what [`Apart::write`] has written for the instruction of the point that this is part of, whose
-/// registry entry has it; every CPU has been told since.
+/// `code` is 0, or the address of the code that [`Apart::write`] has written for the instruction of
+/// the point that this is part of, whose registry entry has it; every CPU has been told since.
 pub(crate) struct Runner {
     code: Word,
     access: Word,
@@ -51,7 +51,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Of a point without such code.
+    /// Creates the runner of a point without such code.
     pub(crate) const fn new() -> Self {
         // INVARIANT: 0.
         Self {
@@ -61,30 +61,32 @@ impl Runner {
         }
     }
 
-    /// Whether there is code.
+    /// Returns true if there is code.
     #[inline(always)]
     pub(crate) fn is_there(&self) -> bool {
         self.code.load() != 0
     }
 
-    /// The address of the instruction that may fault, or 0.
+    /// Returns the address of the instruction that may fault, or 0.
     #[inline(always)]
     pub(crate) fn access(&self) -> usize {
         self.access.load()
     }
 
-    /// Where it goes on if that has had a fault.
+    /// Returns the address to resume at after that fault.
     pub(crate) fn failed(&self) -> usize {
         self.failed.load()
     }
 
-    /// Executes the instruction. Whether that was possible; if not, nothing has been changed.
+    /// Executes the instruction. Returns false if that was not possible; then nothing has changed.
     #[inline(always)]
     pub(crate) fn run(&self, trap: &mut Trap) -> bool {
         let code = self.code.load();
-        // SAFETY: By the type invariant the code of the point's instruction, which a `Trap` of this point is there to execute. Who
-        // has found the point keeps it, and its registry entry with the code, in a read-side section of RCU.
-        // The code changes the registers there, and of its own those that the function has saved or may change.
+        // SAFETY: By the type invariant the code of the point's instruction, which a `Trap` of this
+        // point is there to execute. The hit that has found the point keeps it, and its registry
+        // entry with the code, in a read-side section of RCU.
+        // The code changes the registers there, and of its own those that the function has saved or
+        // may change.
         code != 0 && unsafe { ferro_kprobe_apart(trap.as_ptr(), code as c_ulong) } == 0
     }
 }
@@ -93,7 +95,8 @@ impl Runner {
 ///
 /// # Invariants
 ///
-/// If `written` is something, the code of the instruction is in the slot since there have been so many synchronisations of the CPUs.
+/// If `written` is `Some`, the code of the instruction is in the slot since there have been so many
+/// synchronisations of the CPUs.
 pub(crate) struct Apart {
     slot: Slot,
     access: usize,
@@ -102,8 +105,8 @@ pub(crate) struct Apart {
 }
 
 impl Apart {
-    /// Gets the memory for the code of an instruction at `at`, for which a copy is at `copy`. `None` if it cannot be executed like
-    /// that; `memory` says whether one can that accesses memory.
+    /// Allocates the code of an instruction at `at`, whose copy is at `copy`. Returns `None` if it
+    /// cannot be executed like this. Instructions that access memory can only if `memory` is true.
     ///
     /// Errors: `NoMemory`.
     pub(crate) fn new(
@@ -113,7 +116,7 @@ impl Apart {
         memory: bool,
     ) -> Result<Option<Self>, Error> {
         let mut code = [0; MAX_APART];
-        // How long it is does not depend on where it is.
+        // The length does not depend on the address.
         let Some((len, access)) = Self::code(insn, at, copy, &mut code) else {
             return Ok(None);
         };
@@ -130,7 +133,8 @@ impl Apart {
         }))
     }
 
-    /// The code for `to`: how long it is, and the addresses of the instruction, if it may fault, and of where it goes on then.
+    /// Generates the code for `to`. Returns its length, the address of the instruction if it may
+    /// fault, and the address to resume at after that fault.
     fn code(
         insn: &Insn,
         at: usize,
@@ -148,7 +152,7 @@ impl Apart {
         Some((apart.len, (access, to.wrapping_add(apart.failed))))
     }
 
-    /// Writes it, for the instruction that [`Apart::new`] got.
+    /// Writes the code, for the instruction that [`Apart::new`] got.
     pub(crate) fn write(
         &mut self,
         insn: &Insn,
@@ -160,13 +164,14 @@ impl Apart {
         let (len, _) = Self::code(insn, at, to, &mut code).ok_or(Error::OutOfReach)?;
         let code = code.get(..len).ok_or(Error::OutOfReach)?;
         self.slot.write(code, text).map_err(|_| Error::OutOfReach)?;
-        // INVARIANT: It has just been written.
+        // INVARIANT: Just written.
         self.written = Some(text.syncs());
         Ok(())
     }
 
-    /// Has the runner of its instruction's point run it, if it has been written. A trap calls it without a return from an exception
-    /// before that: so every CPU is told first, if none has been since, and does not execute what was in the slot before.
+    /// Makes the runner of the point use the code, if it has been written. A trap calls the code
+    /// without a return from an exception before it. So every CPU is synchronised first, unless
+    /// that was done since, lest it execute the slot's earlier contents.
     pub(crate) fn tell(&self, runner: &Runner, text: &mut TextLock) {
         let Some(written) = self.written else {
             return;
@@ -180,7 +185,7 @@ impl Apart {
         runner.code.store(self.slot.address());
     }
 
-    /// As [`Runner::access`].
+    /// Returns [`Runner::access`].
     pub(crate) fn access(&self) -> usize {
         self.access
     }

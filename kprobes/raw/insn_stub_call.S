@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * How an instruction is executed within the trap, on the registers that the trap has saved: ferro_core::insn::write_apart() has made
- * the code that does it.
+ * Executes an instruction within the trap, on the registers that the trap has saved.
+ * ferro_core::insn::write_apart() has generated the code that does it.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
@@ -10,7 +10,7 @@
 
 	.section .kprobes.text, "ax"
 
-/* Gets struct pt_regs and the code. Returns 0 if it has executed the instruction. */
+/* Gets struct pt_regs and the code. Returns 0 if the code has executed the instruction. */
 SYM_CODE_START(ferro_kprobe_apart)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_UNDEFINED
@@ -23,7 +23,7 @@ SYM_CODE_START(ferro_kprobe_apart)
 	JMP_NOSPEC rsi
 SYM_CODE_END(ferro_kprobe_apart)
 
-/* Where that code goes. */
+/* The code ends with a jump here. */
 SYM_CODE_START(ferro_kprobe_apart_done)
 	/* Its address is taken for the distance of direct jumps. */
 	ANNOTATE_NOENDBR

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only the kprobes engine needs `unsafe` for.
+//! The `unsafe` code of the kprobes engine.
 
 pub(crate) mod address_map;
 mod alu;

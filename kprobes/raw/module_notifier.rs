@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine's exit on modules: what goes with them. And whether its own goes.
+//! The engine's exit on module events, and its own stay in memory if ftrace breaks down.
 //!
 //! Contexts: process, sleeps.
 
@@ -13,20 +13,20 @@ use ferro_gkhi::Registered;
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// A module that goes, or only the code that has initialised it.
+/// A module that is about to be freed, or only its initialisation code.
 ///
 /// # Invariants
 ///
 /// The module is there for `'a`.
 pub(crate) struct Going<'a> {
     module: NonNull<bindings::module>,
-    /// All of it goes.
+    /// True if the whole module is freed.
     pub(crate) is_whole: bool,
     _module: PhantomData<&'a bindings::module>,
 }
 
 impl Going<'_> {
-    /// Whether an address is in code that goes.
+    /// Returns true if an address is in code that is about to be freed.
     pub(crate) fn has_code(&self, at: usize) -> bool {
         let module = self.module.as_ptr();
         // SAFETY: By the type invariant the module is there.
@@ -35,26 +35,28 @@ impl Going<'_> {
         in_init || self.is_whole && unsafe { bindings::ferro_in_core_text(at, module) }
     }
 
-    /// Whether an address is in code or data of the module.
+    /// Returns true if an address is in code or data of the module.
     pub(crate) fn is_in_module(&self, at: usize) -> bool {
         // SAFETY: By the type invariant the module is there.
         unsafe { bindings::ferro_in_module(at, self.module.as_ptr()) }
     }
 }
 
-/// Has the engine stay if ftrace breaks down from here on, or go all the same. Waits for who is just finding out.
+/// Makes the engine stay, or not, if ftrace breaks down from here on. Waits for running users of
+/// the old value.
 pub(crate) fn stay_if_ftrace_breaks(on: bool) {
-    // SAFETY: It may be called wherever one may sleep.
+    // SAFETY: It can be called in any context that can sleep.
     unsafe { bindings::ferro_kprobes_hold(on) };
 }
 
-/// Sleeps a tenth of a second, or longer if the machine is suspended, which it does not prevent.
+/// Sleeps a tenth of a second. Does not prevent suspending the machine, which makes it longer.
 pub(crate) fn doze() {
-    // SAFETY: It may be called wherever one may sleep.
+    // SAFETY: It can be called in any context that can sleep.
     unsafe { bindings::ferro_kprobes_doze() };
 }
 
-/// An exit that is called when something goes, not armed yet. Errors: as for `Builder::register()`.
+/// Registers an exit that is called when code is about to be freed, not armed yet. Errors: as for
+/// `Builder::register()`.
 pub(crate) fn register(
     name: &CStr,
     goes: fn(&Going<'_>),

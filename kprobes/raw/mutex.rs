@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine's mutex. Built in, the engine registers probes before a lock of Rust could have been initialised.
+//! The engine's mutex. A built-in engine registers probes before a lock of Rust can be initialised.
 //!
 //! Contexts: process; sleeps.
 
@@ -9,13 +9,13 @@ use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
-/// What the engine's mutex protects.
+/// The data under the engine's mutex.
 pub(crate) struct EngineMutex<T>(StaticMutex<T>);
 
-/// A proof that the engine's mutex is held, by this task.
+/// Proof that this task holds the engine's mutex.
 pub(crate) struct Locked(NotThreadSafe);
 
-/// The right to use what the mutex protects.
+/// Guard of the engine's mutex, with access to the data.
 pub(crate) struct EngineGuard<T: 'static> {
     guard: StaticGuard<T>,
     // INVARIANT: There as long as `guard`.
@@ -23,14 +23,16 @@ pub(crate) struct EngineGuard<T: 'static> {
 }
 
 impl<T> EngineMutex<T> {
-    /// For one static only: a second one would have the same mutex, and taking both would be a deadlock.
+    /// Creates the mutex's data. For one static only: a second one would have the same mutex, and
+    /// locking both would deadlock.
     pub(crate) const fn new(data: T) -> Self {
-        // SAFETY: `engine.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module. If there were two of these,
-        // the mutex would still let one task at a time at the data of each.
+        // SAFETY: `engine.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module.
+        // If there were two of these, the mutex would still give one task at a time access to the
+        // data of each.
         Self(unsafe { StaticMutex::new(&raw mut bindings::kprobes_rust_mutex, data) })
     }
 
-    /// Waits for the mutex.
+    /// Locks the mutex.
     pub(crate) fn lock(&'static self) -> EngineGuard<T> {
         EngineGuard {
             guard: self.0.lock(),
@@ -40,7 +42,7 @@ impl<T> EngineMutex<T> {
 }
 
 impl<T> EngineGuard<T> {
-    /// What the mutex protects, and the proof that it is held.
+    /// Returns the data, and the proof that the mutex is held.
     pub(crate) fn split(&mut self) -> (&mut T, &Locked) {
         (&mut self.guard, &self.locked)
     }

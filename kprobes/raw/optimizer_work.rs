@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Being called soon by work items: `registry::optimise()` and `registry::leave_idle()`, by way of `engine.c` and `exports.rs`. And
-//! the sysctl `debug.kprobes-optimization`.
+//! The work items for `registry::optimise()` and `registry::leave_idle()`, by way of `engine.c` and
+//! `exports.rs`, and the sysctl `debug.kprobes-optimization`.
 //!
 //! Contexts: process.
 
@@ -26,26 +26,29 @@ extern "C" {
     fn ferro_kprobes_sysctl_remove();
 }
 
-/// Has `registry::optimise()` called soon. Whoever lets it be called for the last time has [`cancel`] wait.
+/// Schedules `registry::optimise()` soon. [`cancel`] has to follow the last call.
 pub(crate) fn call_soon() {
-    // SAFETY: It can be called wherever one may take a spin lock. What is called is code of this module, which waits for that before
-    // it goes: `registry::stop()` calls `cancel()` when nobody finds the engine any more.
+    // SAFETY: It can be called in any context that can take a spin lock. The work item runs code of
+    // this module, which waits for it before it is unloaded: `registry::stop()` calls `cancel()`
+    // when no caller can find the engine.
     unsafe { ferro_kprobes_optimise_soon() };
 }
 
-/// The same, but not so soon: when there may be memory again.
+/// Schedules `registry::optimise()` later, when there may be memory.
 pub(crate) fn call_later() {
     // SAFETY: As for `call_soon()`.
     unsafe { ferro_kprobes_optimise_later() };
 }
 
-/// Has `registry::leave_idle()` called soon, even while `registry::optimise()` waits for every task. [`cancel`] waits for it, too.
+/// Schedules `registry::leave_idle()` soon, even while `registry::optimise()` waits for every task.
+/// [`cancel`] waits for it, too.
 pub(crate) fn leave_idle_soon() {
     // SAFETY: As for `call_soon()`.
     unsafe { ferro_kprobes_leave_idle_soon() };
 }
 
-/// Has the engine, if it is a module, stay for ever: there is code that comes to it, and cannot be changed.
+/// Keeps the engine, if it is a module, loaded permanently: some code leads to it, and cannot be
+/// changed.
 pub(crate) fn keep() {
     // SAFETY: This is code of the module, so that it is there.
     unsafe { ferro_kprobes_keep() };
@@ -53,15 +56,16 @@ pub(crate) fn keep() {
 
 /// Cancels both, and waits until neither runs. Sleeps.
 pub(crate) fn cancel() {
-    // SAFETY: It can be called wherever one may sleep.
+    // SAFETY: It can be called in any context that can sleep.
     unsafe { ferro_kprobes_optimise_cancel() };
 }
 
-/// The sysctl. It goes when this is dropped, and the module does not go before: its owner is in the module's object.
+/// The registered sysctl. The module's object owns it, so that it is unregistered before the module
+/// is unloaded.
 pub(crate) struct Sysctl(());
 
 impl Sysctl {
-    /// Errors: -ENOMEM.
+    /// Registers it. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: The engine makes one, when it is loaded, whose table is a static of this module.
         to_result(unsafe { ferro_kprobes_sysctl_add() })?;
@@ -71,7 +75,7 @@ impl Sysctl {
 
 impl Drop for Sysctl {
     fn drop(&mut self) {
-        // SAFETY: `new()` has added it. It waits for those who are in the handler.
+        // SAFETY: `new()` has added it. It waits for running handlers.
         unsafe { ferro_kprobes_sysctl_remove() };
     }
 }

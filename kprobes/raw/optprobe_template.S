@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What detours call, which stand in for a breakpoint: detour.rs writes detours, and jump.rs has jumps go there.
+ * The code that detours call, in the place of a breakpoint: detour.rs writes detours, and
+ * optimize.rs places the jumps to them.
  *
- * A detour has made struct pt_regs, which is above the return address, and has the address of the point in rbx. It takes all
- * registers from struct pt_regs afterwards. The unwinder finds the probed function and its callers by that.
+ * A detour has made struct pt_regs, which is above the return address, and has the address of the
+ * point in rbx. It restores all registers from struct pt_regs afterwards. The unwinder finds the
+ * probed function and its callers by that.
  *
- * The usual hit is all here: RCU watches, no handler runs on this CPU, and there is one probe. A point with several, or with
- * one that is disabled, has ferro_kprobe_walk in the place of its probe, whose handlers call those of all.
+ * The usual hit is handled here: RCU watches, no handler runs on this CPU, and there is one probe.
+ * A point with several probes, or with a disabled one, has ferro_kprobe_walk in the place of its
+ * probe, whose handlers call those of all.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
@@ -29,7 +32,7 @@
 #endif
 .endm
 
-/* Preemption is on again; somebody may have waited for the CPU. */
+/* Turns preemption on, and reschedules if that is due. */
 .macro preempt_on
 #ifdef CONFIG_PREEMPT_COUNT
 	COUNT(dec) PER_CPU_VAR(__preempt_count)
@@ -42,8 +45,8 @@
 .endm
 
 /*
- * Goes on at a breakpoint if RCU does not watch, and otherwise at "watched", where detours call in whose code it always does:
- * see detour.rs.
+ * Resumes at a breakpoint if RCU does not watch. "watched" is the entry for detours in code where
+ * RCU always watches: see detour.rs.
  */
 .macro check_rcu watched:req
 #ifdef CONFIG_CONTEXT_TRACKING_IDLE
@@ -54,7 +57,10 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 	ANNOTATE_NOENDBR
 .endm
 
-/* Calls the handler at this offset in the probe whose address is in rdi. Goes to "none" if the client has set it to NULL since. */
+/*
+ * Calls the handler at this offset in the probe whose address is in rdi. Jumps to "none" if the
+ * client has set it to NULL since.
+ */
 .macro call_handler offset:req none:req
 	movq	\offset(%rdi), %r11
 	testq	%r11, %r11
@@ -63,8 +69,8 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 .endm
 
 /*
- * Calls the handler before the instruction of the probe at this offset in the point. Preemption is off afterwards, and the probe
- * is the one that runs.
+ * Calls the pre-handler of the probe at this offset in the point. Afterwards preemption is off, and
+ * the probe is the running one.
  */
 .macro call_pre offset:req
 	preempt_off
@@ -88,9 +94,9 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 
 	.section .kprobes.text, "ax"
 
-/* For probes without a handler after the instruction. */
+/* For probes without a post-handler. */
 SYM_CODE_START(ferro_kprobe_detour)
-	/* Its address, as that of the others here, is taken for the distance of direct calls. */
+	/* Its address, like the others here, is taken for the distance of direct calls. */
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
 	check_rcu ferro_kprobe_detour_watched
@@ -100,7 +106,10 @@ SYM_CODE_START(ferro_kprobe_detour)
 	RET
 SYM_CODE_END(ferro_kprobe_detour)
 
-/* For others: the detour executes the first instruction when this has returned, and calls the next. */
+/*
+ * For probes with a post-handler: the detour executes the first instruction when this has returned,
+ * and calls the next function.
+ */
 SYM_CODE_START(ferro_kprobe_detour_around)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
@@ -109,7 +118,7 @@ SYM_CODE_START(ferro_kprobe_detour_around)
 	RET
 SYM_CODE_END(ferro_kprobe_detour_around)
 
-/* The same CPU, the same probe. */
+/* Calls the post-handler, on the same CPU, of the same probe. */
 SYM_CODE_START(ferro_kprobe_detour_after)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
@@ -123,7 +132,7 @@ SYM_CODE_START(ferro_kprobe_detour_after)
 	RET
 SYM_CODE_END(ferro_kprobe_detour_after)
 
-/* For others: the first instruction is executed on the registers, which say where to go on. */
+/* For instructions that are executed on the registers, which tell where to resume. */
 SYM_CODE_START(ferro_kprobe_detour_instead)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
@@ -132,10 +141,13 @@ SYM_CODE_START(ferro_kprobe_detour_instead)
 	jmp	ferro_kprobe_detour_away
 SYM_CODE_END(ferro_kprobe_detour_instead)
 
-/* Where those above go by jumps. Each is a symbol of its own, which nobody enters but at its start: insn.rst says why that matters. */
+/*
+ * Targets of the jumps above. Each is a symbol of its own, which is entered only at its start:
+ * insn.rst says why that matters.
+ */
 SYM_CODE_START_LOCAL(ferro_kprobe_detour_unwatched)
 	UNWIND_HINT_REGS offset=8
-	/* What happens at a breakpoint makes it watch. */
+	/* The entry of breakpoints makes RCU watch. */
 	tell	ferro_kprobe_unwatched
 	jmp	ferro_kprobe_detour_away
 SYM_CODE_END(ferro_kprobe_detour_unwatched)
@@ -156,9 +168,11 @@ SYM_CODE_START_LOCAL(ferro_kprobe_detour_diverted)
 SYM_CODE_END(ferro_kprobe_detour_diverted)
 
 /*
- * Goes on with the registers, wherever they say. The stack pointer may be another, and what a handler has pushed may be in what
- * detours leave free: the registers are moved out of the way, and where it goes on is put below its stack pointer. Nothing may
- * come between, and an interrupt may come anywhere: where the new stack pointer is further down, they are moved below that.
+ * Resumes with the registers. The stack pointer may have changed, and a handler may have pushed
+ * into the gap that detours leave free. So the registers are moved out of the way, and the address
+ * to resume at is stored below the new stack pointer. Nothing may be stored between the two, and an
+ * interrupt may arrive anywhere: if the new stack pointer is further down, the registers are moved
+ * below that.
  */
 SYM_CODE_START_LOCAL(ferro_kprobe_detour_away)
 	UNWIND_HINT_UNDEFINED
@@ -184,7 +198,7 @@ SYM_CODE_START_LOCAL(ferro_kprobe_detour_away)
 	RET
 SYM_CODE_END(ferro_kprobe_detour_away)
 
-/* Handlers of struct kprobe that get the point in place of that: call_pre leaves it in rbx. */
+/* Handlers of struct kprobe that get the point instead of it: call_pre leaves it in rbx. */
 SYM_FUNC_START(ferro_kprobe_walk_before)
 	ENDBR
 	movq	%rbx, %rdi
@@ -197,7 +211,7 @@ SYM_FUNC_START(ferro_kprobe_walk_around)
 	jmp	ferro_kprobe_call_around
 SYM_FUNC_END(ferro_kprobe_walk_around)
 
-/* This one gets the address to which the detour's call returns: rbx may be a register of the first instruction. */
+/* Gets the return address of the detour's call: rbx may be a register of the first instruction. */
 SYM_FUNC_START(ferro_kprobe_walk_after)
 	ENDBR
 	movq	8(%rsp), %rdi

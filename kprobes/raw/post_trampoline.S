@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where the copy of an instruction calls when it has run and its probe has a handler for after it.
+ * The trampoline that the copy of an instruction calls when it has run and its probe has a
+ * post-handler.
  *
- * The copy runs with interrupts off, mostly. Above the stack pointer is the return address into the copy, which tells
- * the copy. struct pt_regs is made around it, in the place of ss, and iret goes on where the handlers leave ip.
+ * The copy runs with interrupts off, mostly. Above the stack pointer is the return address into the
+ * copy, which identifies the copy. struct pt_regs is made around it, in the place of ss, and iret
+ * resumes at the ip that the handlers leave.
  *
- * Where iret must not be executed, nor cli, or only by the kernel's own entry code, copies do not come here but stop at a
- * breakpoint: engine.c.
+ * Copies stop at a breakpoint instead if iret and cli must not be executed, or only by the kernel's
+ * own entry code: engine.c.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>

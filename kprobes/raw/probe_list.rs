@@ -2,7 +2,8 @@
 
 //! The probes of one address.
 //!
-//! Contexts: walking a list any, NMI included, wherever it was found; changing it in process context.
+//! Contexts: walking a list any, NMI included, wherever it was found; changing it in process
+//! context.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -22,16 +23,18 @@ use super::mutex::Locked;
 ///
 /// # Invariants
 ///
-/// A chain of list entries of probes by `next`, with NULL at its end. It is changed with the engine's mutex held, in stores of
-/// single words. A probe that is taken out stays until a grace period of RCU has passed after that, and with the mutex held.
-/// `before` is [`ferro_kprobe_walk`] or a probe of the chain, `around` [`ferro_kprobe_walk_posting`] or one; they change with it.
+/// A chain of list entries of probes by `next`, with NULL at its end. It is changed with the
+/// engine's mutex held, in stores of single words. A removed probe stays until a grace period of
+/// RCU has passed after that, and with the mutex held. `before` is [`ferro_kprobe_walk`] or a probe
+/// of the chain, `around` [`ferro_kprobe_walk_posting`] or one; they change with it.
 ///
 /// `optprobe_template.S` reads both, by their offsets.
 #[repr(C)]
 pub(crate) struct ProbeList {
-    /// The probe, if there is only one, it is enabled, and had no handler after the instruction when it was registered.
+    /// The probe, if there is only one, it is enabled, and had no post-handler when it was
+    /// registered.
     before: UnsafeCell<*mut bindings::kprobe>,
-    /// The same, if it had one.
+    /// The same, if it had a post-handler.
     around: UnsafeCell<*mut bindings::kprobe>,
     first: UnsafeCell<*mut bindings::list_head>,
 }
@@ -47,13 +50,14 @@ extern "C" {
     static mut ferro_kprobe_walk_posting: bindings::kprobe;
 }
 
-// SAFETY: The chain is changed in stores of single words, by one at a time, who holds the engine's mutex.
+// SAFETY: The chain is changed in stores of single words, by one task at a time, which holds the
+// engine's mutex.
 unsafe impl Sync for ProbeList {}
 // SAFETY: It belongs to no thread.
 unsafe impl Send for ProbeList {}
 
 impl ProbeList {
-    /// An empty list.
+    /// Creates an empty list.
     pub(crate) const fn new() -> Self {
         // INVARIANT: Only the end.
         Self {
@@ -69,7 +73,7 @@ impl ProbeList {
         unsafe { shared_word::load(self.first.get()) }
     }
 
-    /// The probes.
+    /// Returns the probes.
     pub(crate) fn iter<'a>(&self, _locked: &'a Locked) -> Probes<'a> {
         // INVARIANT: The engine's mutex is held for `'a`.
         Probes {
@@ -78,30 +82,34 @@ impl ProbeList {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no probes.
     pub(crate) fn is_empty(&self) -> bool {
         self.first().is_null()
     }
 
-    /// Puts a probe in front, unless it is in a list.
+    /// Adds a probe in front, unless it is in a list.
     pub(crate) fn push(&self, probe: Kprobe<'_>, locked: &Locked) {
         if probe.is_listed() {
             return;
         }
         probe.set_listed(true);
         let list = probe.list();
-        // SAFETY: By its invariants the probe is there, and as it was in no list, nobody uses its entry.
+        // SAFETY: By its invariants the probe is there, and as it was in no list, no reader uses
+        // its entry.
         unsafe { (*list).prev = null_mut() };
-        // SAFETY: By its invariants the probe is there, and as it was in no list, nobody uses its entry.
+        // SAFETY: By its invariants the probe is there, and as it was in no list, no reader uses
+        // its entry.
         unsafe { (*list).next = self.first() };
-        // INVARIANT: In front of the chain; by its invariants the probe stays as long as it is in it, and a grace period longer.
-        // SAFETY: A live word, which only whoever holds the mutex stores; readers see the probe when it is complete.
+        // INVARIANT: In front of the chain; by its invariants the probe stays as long as it is in
+        // it, and a grace period longer.
+        // SAFETY: A live word, which only the holder of the mutex stores; readers see the probe
+        // when it is complete.
         unsafe { shared_word::store_release(self.first.get(), list) };
         self.note_alone(locked);
     }
 
-    /// Notes whether one probe is alone, also when it was enabled or disabled. Readers that find the one before still find what was
-    /// in the chain.
+    /// Updates `before` and `around`, also after a probe was enabled or disabled. Readers of the
+    /// old values still find probes that were in the chain.
     pub(crate) fn note_alone(&self, locked: &Locked) {
         let mut probes = self.iter(locked);
         let first = probes.next().filter(|_| probes.next().is_none());
@@ -116,20 +124,21 @@ impl ProbeList {
                 false => before = probe.as_ptr(),
             }
         }
-        // INVARIANT: In the chain, with the mutex held, or those of nobody.
-        // SAFETY: Live words, which only whoever holds the mutex stores.
+        // INVARIANT: In the chain, with the mutex held, or the probes of `engine.c`.
+        // SAFETY: Live words, which only the holder of the mutex stores.
         unsafe {
             shared_word::store_release(self.before.get(), before);
             shared_word::store_release(self.around.get(), around);
         }
     }
 
-    /// Takes a probe out. Readers may still see it, until a grace period is over; then [`Kprobe::clear_list`] is due.
+    /// Removes a probe. Readers may still see it, until a grace period is over; then the caller has
+    /// to call [`Kprobe::clear_list`].
     pub(crate) fn remove(&self, probe: Kprobe<'_>, locked: &Locked) {
         let mut link = self.first.get();
         loop {
-            // SAFETY: The word of this list, or by the type invariant that of an entry of a probe which stays while the mutex
-            // is held.
+            // SAFETY: The word of this list, or by the type invariant the word of an entry of a
+            // probe, which stays while the mutex is held.
             let entry = unsafe { shared_word::load(link) };
             if entry.is_null() {
                 return;
@@ -137,13 +146,15 @@ impl ProbeList {
             if entry == probe.list() {
                 break;
             }
-            // SAFETY: By the type invariant an entry of a probe that is there; only an address is made.
+            // SAFETY: By the type invariant an entry of a probe that is there; only an address is
+            // made.
             link = unsafe { &raw mut (*entry).next };
         }
-        // SAFETY: By its invariants the probe is there; only whoever holds the mutex stores this word.
+        // SAFETY: By its invariants the probe is there; only the holder of the mutex stores this
+        // word.
         let next = unsafe { shared_word::load(&raw const (*probe.list()).next) };
-        // INVARIANT: The chain goes on after it.
-        // SAFETY: A live word, see above, which only whoever holds the mutex stores.
+        // INVARIANT: The chain continues after it.
+        // SAFETY: A live word, see above, which only the holder of the mutex stores.
         unsafe { shared_word::store_release(link, next) };
         self.note_alone(locked);
         probe.set_listed(false);
@@ -151,7 +162,7 @@ impl ProbeList {
 }
 
 impl<'a> Found<'a, ProbeList> {
-    /// The probes.
+    /// Returns the probes.
     #[inline(always)]
     pub(crate) fn iter(self) -> Probes<'a> {
         // INVARIANT: `'a` is a read-side section of RCU.
@@ -161,24 +172,26 @@ impl<'a> Found<'a, ProbeList> {
         }
     }
 
-    /// Returns the probe if there is only one, it is enabled, and had no handler after the instruction when it was registered.
+    /// Returns the probe if there is only one, it is enabled, and had no post-handler when it was
+    /// registered.
     #[inline(always)]
     pub(crate) fn before(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { shared_word::load(self.get().before.get()) };
-        // SAFETY: By the invariants of the list never NULL, and if it is not that of nobody, a probe that is in it, or was when the
-        // list was found, and stays for `'a`.
+        // SAFETY: By the invariants of the list never NULL. If it is not the probe of `engine.c`,
+        // it is a probe that is in the list, or was when the list was found, and stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk)
             .then(|| unsafe { Kprobe::from_raw(NonNull::new_unchecked(probe)) })
     }
 
-    /// Returns the probe if there is only one, it is enabled, and had a handler after the instruction when it was registered.
+    /// Returns the probe if there is only one, it is enabled, and had a post-handler when it was
+    /// registered.
     #[inline(always)]
     pub(crate) fn around(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { shared_word::load(self.get().around.get()) };
-        // SAFETY: By the invariants of the list never NULL, and if it is not that of nobody, a probe that is in it, or was when the
-        // list was found, and stays for `'a`.
+        // SAFETY: By the invariants of the list never NULL. If it is not the probe of `engine.c`,
+        // it is a probe that is in the list, or was when the list was found, and stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk_posting)
             .then(|| unsafe { Kprobe::from_raw(NonNull::new_unchecked(probe)) })
     }
@@ -188,8 +201,8 @@ impl<'a> Found<'a, ProbeList> {
 ///
 /// # Invariants
 ///
-/// `next` is NULL or the entry of a probe. `'a` is within a read-side section of RCU in which the list was found, or within
-/// the engine's mutex: whoever is in the list now stays for `'a`.
+/// `next` is NULL or the entry of a probe. `'a` is within a read-side section of RCU in which the
+/// list was found, or within the engine's mutex: each probe that is in the list now stays for `'a`.
 pub(crate) struct Probes<'a> {
     next: *mut bindings::list_head,
     _list: PhantomData<&'a ProbeList>,
@@ -201,7 +214,7 @@ impl<'a> Iterator for Probes<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<Kprobe<'a>> {
         let entry = NonNull::new(self.next)?;
-        // SAFETY: By the type invariant that of a probe, which stays for `'a`.
+        // SAFETY: By the type invariant the entry of a probe, which stays for `'a`.
         let probe = unsafe { at_entry(entry) };
         // INVARIANT: The next of the chain.
         // SAFETY: By the type invariant the entry is there; a word that is stored at once.
@@ -212,11 +225,13 @@ impl<'a> Iterator for Probes<'a> {
 
 /// # Safety
 ///
-/// It is the entry of a probe that is, or was, in a [`ProbeList`], and stays for `'a`.
+/// `entry` is the entry of a probe that is, or was, in a [`ProbeList`], and stays for `'a`.
 #[inline(always)]
 unsafe fn at_entry<'a>(entry: NonNull<bindings::list_head>) -> Kprobe<'a> {
-    // SAFETY: The caller guarantees that a probe is around the entry, so that its start is in the same structure.
+    // SAFETY: The caller guarantees that a probe is around the entry, so that its start is in the
+    // same structure.
     let start = unsafe { entry.byte_sub(offset_of!(bindings::kprobe, list)) };
-    // SAFETY: The caller guarantees that it stays, and by the invariants of the list it was a `Kprobe` when it was put in.
+    // SAFETY: The caller guarantees that it stays, and by the invariants of the list it was a
+    // `Kprobe` when it was added.
     unsafe { Kprobe::from_raw(start.cast()) }
 }

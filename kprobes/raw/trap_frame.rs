@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of a breakpoint's trap, and executing the instruction that it stands for on them.
+//! The registers of a breakpoint's trap, and the execution on them of the instruction that the
+//! breakpoint replaces.
 //!
 //! Contexts: trap, also within NMIs.
 
@@ -20,46 +21,51 @@ use kernel::page::PAGE_SIZE;
 
 use super::alu;
 
-/// The registers of kernel code that has hit a breakpoint of the engine's, or come to a detour, and the right to execute in its
-/// place what was there: to read and write memory as that instruction does. Only the trap, or the detour, has one.
+/// The registers of kernel code that has hit a breakpoint of the engine, or entered a detour. They
+/// give the right to execute the replaced instruction: to read and write memory as that instruction
+/// does. Only the trap, or the detour, has one.
 ///
 /// # Invariants
 ///
-/// As [`Regs`]; besides, the stack that `sp` points to is the one that this context runs on, or was interrupted on, and the
-/// word below it is nobody's. Its owner uses it as a [`Machine`] for the instruction of the breakpoint only.
+/// As [`Regs`]. In addition, the stack that `sp` points to is the one that this context runs on, or
+/// was interrupted on, and the word below it is unused. Its owner uses it as a [`Machine`] for the
+/// instruction of the breakpoint only.
 #[repr(transparent)]
 pub(crate) struct Trap(bindings::pt_regs);
 
 impl Trap {
-    /// The registers of kernel code, or `None` if they are a user's.
+    /// Wraps the registers of kernel code, or returns `None` if they are a user's.
     ///
     /// # Safety
     ///
-    /// `regs` are the registers of an `int3`, which nobody else uses for `'a`. What gets this executes on it the instruction
-    /// of the breakpoint only.
+    /// `regs` are the registers of an `int3`, which nothing else uses for `'a`. The caller's code
+    /// executes on them the instruction of the breakpoint only.
     #[inline(always)]
     pub(super) unsafe fn from_raw<'a>(regs: *mut bindings::pt_regs) -> Option<&'a mut Self> {
-        // SAFETY: The caller guarantees that they are registers that nobody else uses for `'a`.
+        // SAFETY: The caller guarantees that they are registers that nothing else uses for `'a`.
         let regs = unsafe { Regs::from_raw(regs) }?;
         // INVARIANT: Of an `int3`, whose entry code leaves a gap on the stack.
-        // SAFETY: Both types are transparent, so that they are the same in memory, and this one replaces the other.
+        // SAFETY: Both types are transparent, so that they are the same in memory, and this one
+        // replaces the other.
         Some(unsafe { &mut *regs.as_ptr().cast() })
     }
 
-    /// The registers that a detour has saved.
+    /// Wraps the registers that a detour has saved.
     ///
     /// # Safety
     ///
-    /// They are on the stack, with a gap above them, as the entry of breakpoints leaves one; nobody else uses them for `'a`, and all
-    /// of them take effect afterwards. What gets this executes on it the first instruction of the detour only.
+    /// They are on the stack, with a gap above them, as the entry of breakpoints leaves one;
+    /// nothing else uses them for `'a`, and all of them take effect afterwards. The caller's code
+    /// executes on them the first instruction of the detour only.
     #[inline(always)]
     pub(crate) unsafe fn in_detour<'a>(regs: *mut bindings::pt_regs) -> &'a mut Self {
         // INVARIANT: Only code of the kernel has detours; the caller guarantees the rest.
-        // SAFETY: The caller guarantees that they are there and this context's for `'a`; the type is transparent.
+        // SAFETY: The caller guarantees that they are there and this context's for `'a`; the type
+        // is transparent.
         unsafe { &mut *regs.cast::<Self>() }
     }
 
-    /// Whether the address is a word at the interrupted stack's top or the one below it.
+    /// Returns true if the address is the word at the interrupted stack's top or the one below it.
     fn at_stack_top(&self, address: usize) -> bool {
         let below = self.0.sp.wrapping_sub(8);
         address == self.0.sp || address == below
@@ -71,7 +77,8 @@ impl Deref for Trap {
 
     #[inline(always)]
     fn deref(&self) -> &Regs {
-        // SAFETY: Both types are transparent, so that they are the same in memory, and this one guarantees more.
+        // SAFETY: Both types are transparent, so that they are the same in memory, and this one
+        // guarantees more.
         unsafe { &*(&raw const *self).cast() }
     }
 }
@@ -79,13 +86,13 @@ impl Deref for Trap {
 impl DerefMut for Trap {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Regs {
-        // SAFETY: Both types are transparent, so that they are the same in memory, and this one guarantees more, nothing of
-        // which the other one's methods change.
+        // SAFETY: Both types are transparent, so that they are the same in memory, and this one
+        // guarantees more, which the other one's methods do not change.
         unsafe { &mut *(&raw mut *self).cast() }
     }
 }
 
-/// Where the registers are, by their numbers.
+/// Offsets of the registers, by their numbers.
 const OFFSETS: [usize; 16] = [
     offset_of!(bindings::pt_regs, ax),
     offset_of!(bindings::pt_regs, cx),
@@ -105,7 +112,7 @@ const OFFSETS: [usize; 16] = [
     offset_of!(bindings::pt_regs, r15),
 ];
 
-/// The same, for code that is made.
+/// The offsets as bytes, for generated code.
 pub(super) const SHORT_OFFSETS: [u8; 16] = {
     let mut offsets = [0; 16];
     let mut i = 0;
@@ -117,20 +124,20 @@ pub(super) const SHORT_OFFSETS: [u8; 16] = {
     offsets
 };
 
-/// Where a register is; those of APX are not saved, and nobody asks for them.
+/// Returns the offset of a register. Registers of APX are not saved, and no caller asks for them.
 #[inline(always)]
 fn offset(register: Register) -> usize {
     OFFSETS[usize::from(register.number() & 15)]
 }
 
-/// Whether the address is one that only the kernel accesses, and may have: a fault elsewhere does not come to exception
-/// tables.
+/// Returns true if the address is one that only the kernel accesses, and may have. A fault at
+/// another address is not looked up in exception tables.
 #[inline(always)]
 fn is_kernel(address: u64) -> bool {
     (address as i64) < i64::from(bindings::VSYSCALL_ADDR)
 }
 
-/// Has a fault at label 2 go on at label 3.
+/// Makes a fault at label 2 resume at label 3.
 macro_rules! extable {
     () => {
         concat!(
@@ -147,13 +154,13 @@ macro_rules! extable {
 impl Machine for Trap {
     #[inline(always)]
     fn register(&self, register: Register) -> u64 {
-        // SAFETY: `offset()` is that of a field of 64 bits.
+        // SAFETY: `offset()` is the offset of a field of 64 bits.
         unsafe { *(&raw const self.0).byte_add(offset(register)).cast::<u64>() }
     }
 
     #[inline(always)]
     fn set_register(&mut self, register: Register, value: u64) {
-        // SAFETY: `offset()` is that of a field of 64 bits.
+        // SAFETY: `offset()` is the offset of a field of 64 bits.
         unsafe { *(&raw mut self.0).byte_add(offset(register)).cast::<u64>() = value };
     }
 
@@ -175,8 +182,9 @@ impl Machine for Trap {
         macro_rules! load {
             ($text:literal) => {{
                 let (value, failed): (u64, u32);
-                // SAFETY: Only reads. If there is nothing, the exception table has the fault go on after the load, with `failed`
-                // still set. The address is one for which a fault comes to exception tables (`is_kernel()`).
+                // SAFETY: Only reads. If nothing is there, the exception table makes the fault
+                // resume after the load, with `failed` still set. The address is one for which
+                // faults are looked up in exception tables (`is_kernel()`).
                 unsafe {
                     asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
                         value = out(reg) value, address = in(reg) address,
@@ -198,7 +206,7 @@ impl Machine for Trap {
 
     #[inline(always)]
     fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault> {
-        // What is below the stack pointer is this trap's.
+        // The stack below the stack pointer is this trap's.
         let below = (self.0.sp as u64).wrapping_sub(address).wrapping_sub(1);
         if !is_kernel(address) || below < PAGE_SIZE as u64 {
             return Err(Fault { address });
@@ -206,9 +214,10 @@ impl Machine for Trap {
         macro_rules! store {
             ($text:literal) => {{
                 let failed: u32;
-                // SAFETY: By the type invariant this is the store of the instruction that has trapped, which the interrupted code
-                // is about to execute; the trap's own stack, below that code's stack pointer, is left out above. If there is
-                // nothing, the exception table has the fault go on after the store, with `failed` still set.
+                // SAFETY: By the type invariant this is the store of the instruction that has
+                // trapped, which the interrupted code is about to execute; the trap's own stack,
+                // below that code's stack pointer, is left out above. If nothing is there, the
+                // exception table makes the fault resume after the store, with `failed` still set.
                 unsafe {
                     asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
                         value = in(reg) value, address = in(reg) address,
@@ -238,8 +247,9 @@ impl Machine for Trap {
         if !self.at_stack_top(address as usize) {
             return Err(Fault { address });
         }
-        // SAFETY: By the type invariant the address is that of the interrupted stack's top, which the instruction that has
-        // trapped writes, or of the word below it, where the entry code of breakpoints leaves a gap.
+        // SAFETY: By the type invariant the address is the interrupted stack's top, which the
+        // instruction that has trapped writes, or the word below it, where the entry code of
+        // breakpoints leaves a gap.
         unsafe { shared_word::store_release(address as usize as *mut u64, value) };
         Ok(())
     }
