@@ -27,8 +27,8 @@ pub(crate) struct Attached {
     _modules: Registered<ModuleEvent>,
 }
 
-/// Handles code that is about to be freed: kills the probes in it, and unregisters the probes that
-/// a client in it left registered.
+/// Handles the freeing of code: kills the probes in it, and unregisters the probes that a client in
+/// it left registered.
 fn goes(going: &Going<'_>) {
     registry::kill(|at| going.has_code(at));
     if going.is_whole {

@@ -222,8 +222,8 @@ impl Engine {
                 written |= write(entry, *probe, &mut text).map_err(|e| (i, e))?;
             }
         }
-        // A breakpoint leads to this code as soon as it is armed, or if it is armed already: before
-        // the synchronisation of arming.
+        // A breakpoint leads to this code as soon as the breakpoint is armed, or at once if it was
+        // armed before: ahead of the synchronisation of arming.
         if written && post_copy::returns_early() {
             text.sync();
         }

@@ -194,8 +194,8 @@ unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bind
     unsafe { (*regs).ip = (*point).stop.load() };
 }
 
-/// Calls the pre-handlers of a point that has more than the one probe of which
-/// `optprobe_template.S` knows. A handler of `engine.c`.
+/// Calls the pre-handlers of a point with more than the one probe that `optprobe_template.S` knows.
+/// A handler of `engine.c`.
 ///
 /// # Safety
 ///
@@ -301,8 +301,8 @@ fn errno(result: Result) -> c_int {
 #[export]
 unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     let mut kprobe = kprobe;
-    // SAFETY: The array is this local, with one pointer, for which the caller guarantees the
-    // function's requirements.
+    // SAFETY: The array is this local, with one pointer; the caller guarantees the function's
+    // requirements on that.
     unsafe { register_kprobes(&raw mut kprobe, 1) }
 }
 
@@ -464,7 +464,7 @@ unsafe extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
 /// `kprobe` is NULL, or a structure that is there until this returns.
 #[export]
 unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
-    // SAFETY: The caller guarantees that it is there until this returns; only its count is used.
+    // SAFETY: The caller guarantees the structure until this returns; only its count is used.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         probe.count_missed();
     }
@@ -543,8 +543,8 @@ unsafe fn kretprobes<'a>(
 #[export]
 unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> c_int {
     let mut kretprobe = kretprobe;
-    // SAFETY: The array is this local, with one pointer, for which the caller guarantees the
-    // function's requirements.
+    // SAFETY: The array is this local, with one pointer; the caller guarantees the function's
+    // requirements on that.
     unsafe { register_kretprobes(&raw mut kretprobe, 1) }
 }
 
@@ -578,8 +578,8 @@ unsafe extern "C" fn register_kretprobes(
 #[export]
 unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
     let mut kretprobe = kretprobe;
-    // SAFETY: The array is this local, with one pointer, for which the caller guarantees the
-    // function's requirements.
+    // SAFETY: The array is this local, with one pointer; the caller guarantees the function's
+    // requirements on that.
     unsafe { unregister_kretprobes(&raw mut kretprobe, 1) }
 }
 

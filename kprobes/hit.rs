@@ -89,12 +89,12 @@ pub(crate) fn called_with_post(address: usize, regs: &mut Regs) {
 pub(crate) fn posted(at: usize, regs: &mut Regs) {
     let known = COPIES.with(at, |point| point.finish(regs));
     if known.is_none() {
-        // A breakpoint follows the call; it is handled as one of no point.
+        // A breakpoint follows the call; it takes the trap as one without a point.
         regs.set_ip(at);
     }
 }
 
-/// Calls the post-handlers of a detour whose point has more than one probe. `at` is the address
+/// Calls the post-handlers of a detour if its point has more than one probe. `at` is the address
 /// where the detour continues.
 pub(crate) fn call_after(at: usize, regs: &mut Regs) {
     COPIES.with(at, |point| {
@@ -521,8 +521,8 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// Returns the address of the instruction whose copy in a detour is at `at`, except for the
-    /// first instruction.
+    /// Returns the address of the displaced instruction with a copy at `at`, except for the first
+    /// instruction.
     fn displaced(self, at: usize) -> Option<usize> {
         let parts = self.parts.load();
         // If post-handlers are called after the first instruction, the other instructions have
@@ -539,10 +539,7 @@ impl<'a> Found<'a, Point> {
         Some(self.address.wrapping_add(from))
     }
 
-    /// Handles a fault of a copied instruction, which fault handlers and the exception table see at
-    /// the address of the instruction itself.
-    ///
-    /// Returns true if the fault is handled, and `None` if it is not such a fault.
+    /// Returns `Some(true)` for a handled fault, and `None` for a fault elsewhere.
     fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {
         let after = self.after.load();
         let access = self.apart.access();

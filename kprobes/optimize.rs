@@ -34,7 +34,7 @@ const READY: usize = 16;
 pub(crate) struct Pass {
     /// First address that was not looked at yet.
     next: usize,
-    /// The addresses of points whose detours are made; the first `count` are valid.
+    /// The addresses of points with new detours; the first `count` are valid.
     ready: [usize; READY],
     count: usize,
 }
@@ -157,7 +157,7 @@ impl Engine {
         true
     }
 
-    /// Redirects hits of the points whose detours are made. Returns true if there were any.
+    /// Redirects hits of the points with new detours. Returns true if there were any.
     fn publish_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
         let count = core::mem::take(&mut pass.count);
         if count == 0 {
@@ -244,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Places some of the jumps whose wait was long enough. Returns true if there may be more.
+    /// Places some of the jumps that have waited long enough. Returns true if there may be more.
     pub(crate) fn place_jumps(&mut self, waited: &Waited, locked: &Locked) -> bool {
         let mut left = AT_ONCE;
         let mut text = TextLock::new();

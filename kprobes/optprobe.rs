@@ -256,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Removes the jumps at these addresses that have no enabled probes, or whose detours do not
+    /// Removes the jumps at these addresses that have no enabled probes, or detours that do not
     /// fit.
     pub(crate) fn leave_unwanted(
         &mut self,
@@ -355,7 +355,7 @@ impl Engine {
         entry.is_some_and(|entry| matches!(entry.jump, Jump::Placed(..)))
     }
 
-    /// Forgets the jump of a point whose code is about to be freed.
+    /// Forgets the jump of a point before its code is freed.
     pub(crate) fn abandon_jump(&mut self, entry: &mut PointEntry) {
         if entry.jump.displaces() != 0 {
             self.detours = self.detours.saturating_sub(1);

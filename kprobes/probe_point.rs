@@ -76,7 +76,7 @@ pub(crate) struct Point {
     pub(crate) execution: Execution,
     /// Executes a copied instruction within the trap if a probe has a post-handler.
     pub(crate) in_trap: Option<Compute>,
-    /// The same for other instructions, by generated code.
+    /// Executes other instructions within the trap, by generated code.
     pub(crate) apart: Runner,
     /// 1 if a probe has a post-handler, otherwise 0.
     pub(crate) has_post: Word,
@@ -92,7 +92,7 @@ pub(crate) struct Point {
     /// Copies of the instruction and of the others which a jump covers, or is about to, as
     /// [`Parts`]: hits resume there. Otherwise 0.
     pub(crate) detour: Word,
-    /// The same, but never reset: a task may still be in the detour when hits no longer resume
+    /// As `detour`, but never reset: a task may still be in the detour when hits no longer resume
     /// there.
     pub(crate) parts: Word,
     /// Address of the first instruction's copy that runs in a detour between handlers, or 0. Never
@@ -119,7 +119,8 @@ pub(crate) struct Code {
 }
 
 impl Point {
-    /// Makes the point of an ftrace site, whose instruction, a call or a NOP, is `len` bytes long.
+    /// Makes the point of an ftrace site. The instruction there, a call or a NOP, is `len` bytes
+    /// long.
     pub(crate) fn ftrace(address: usize, len: usize) -> (Self, Code) {
         let code = Code {
             original: 0,

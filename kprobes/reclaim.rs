@@ -43,7 +43,7 @@ impl Engine {
         true
     }
 
-    /// Retires the points without probes whose code was freed.
+    /// Retires the points without probes in code that was freed.
     pub(crate) fn retire_gone(&mut self) {
         for entry in core::mem::replace(&mut self.gone, PointList::new()) {
             match entry.point.probes.is_empty() {
@@ -63,8 +63,8 @@ impl Engine {
         }
     }
 
-    /// Removes the points whose grace period has ended from the lookup maps. Returns them, and the
-    /// ftrace modes to close without the mutex.
+    /// Removes waiting points from the lookup maps after their grace period. Returns the points,
+    /// and the ftrace modes to close without the mutex.
     pub(crate) fn take_waiting(&mut self, period: &TasksPeriod) -> (PointList, Idle) {
         self.is_reap_due = false;
         let idle = self.ftrace.release(period);

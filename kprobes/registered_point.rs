@@ -28,7 +28,7 @@ use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
 
-/// The right to change the maps by which a hit finds its point.
+/// The right to change the lookup maps of hits.
 pub(crate) struct PointMaps {
     pub(crate) points: MapWriter<Point>,
     pub(crate) copies: MapWriter<Point>,
@@ -52,7 +52,7 @@ impl PointMaps {
     }
 }
 
-/// Number of addresses in copies by which a point is found.
+/// Number of addresses in copies in the lookup map, for each point.
 pub(crate) const SLOT_ADDRESSES: usize = 6 + 2 * DETOUR_ADDRESSES;
 
 /// State of a point's breakpoint.

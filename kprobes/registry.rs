@@ -26,7 +26,7 @@ use crate::state::Engine;
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
-/// Starts the engine. Errors: -EBUSY if it is started.
+/// Starts the engine. Errors: -EBUSY if it was started before.
 pub(crate) fn start() -> Result {
     let mut guard = ENGINE.lock();
     let (engine, _) = guard.split();
@@ -131,7 +131,7 @@ pub(crate) fn enable(probe: Kprobe<'_>, on: bool) -> Result<(), Error> {
     engine.enable(probe, on, locked)
 }
 
-/// Kills the probes in code that is about to be freed.
+/// Kills the probes in code before that is freed.
 pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -140,8 +140,8 @@ pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
     }
 }
 
-/// Unregisters the probes that a client has left registered with parts in memory that is about to
-/// be freed.
+/// Unregisters probes that a client has left registered, if they have parts in memory that will be
+/// freed.
 pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
     let is_leaked = |probe: &Kprobe<'_>| kretprobe::parts_of(*probe).iter().any(|at| is_going(*at));
     loop {
@@ -173,8 +173,7 @@ pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
     }
 }
 
-/// Calls `f` with each probe, in the order of their addresses; probes whose code was freed follow
-/// last.
+/// Calls `f` with each probe, in the order of their addresses; probes in freed code follow last.
 pub(crate) fn each<E>(mut f: impl FnMut(Kprobe<'_>) -> Result<(), E>) -> Result<(), E> {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -217,7 +216,7 @@ pub(crate) fn optimise() {
     }
 }
 
-/// Removes the jumps whose probes have been unregistered. Waits for no task.
+/// Removes the jumps of unregistered probes. Waits for no task.
 pub(crate) fn leave_idle() {
     while leave_some() {}
 }

@@ -31,11 +31,11 @@ pub(crate) struct Engine {
     pub(crate) points: RBTree<usize, KBox<PointEntry>>,
     /// By the address of the `struct kprobe`.
     pub(crate) probes: RBTree<usize, Arc<Point>>,
-    /// Points whose code was freed; their probes may still be registered.
+    /// Points in code that was freed; their probes may still be registered.
     pub(crate) gone: PointList,
-    /// Points without probes, whose copies may still be running.
+    /// Points without probes; their copies may still be running.
     pub(crate) retired: PointList,
-    /// Retired points whose grace period of RCU tasks has begun.
+    /// Retired points with a grace period of RCU tasks that has begun.
     pub(crate) waiting: PointList,
     /// Such a period has begun; `registry::reap()` is called after it.
     pub(crate) is_reap_due: bool,
@@ -54,13 +54,13 @@ pub(crate) struct Engine {
     pub(crate) pass: Option<Pass>,
     /// There was no memory for one of the detours.
     pub(crate) jumps_failed: bool,
-    /// Points without probes, whose jumps have to be removed, may be at this address or above.
+    /// Points without probes and with jumps to remove may be at this address or above.
     pub(crate) idle_from: Option<usize>,
     /// Number of points that use a detour.
     pub(crate) detours: usize,
     /// The latest refused probes.
     pub(crate) refused: Refused,
-    /// Room for addresses of points whose jumps are removed.
+    /// Room for addresses of points with jumps to remove.
     pub(crate) leaving: KVVec<usize>,
 }
 

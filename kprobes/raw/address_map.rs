@@ -26,9 +26,7 @@ use kernel::sync::atomic::Release;
 use kernel::sync::rcu::synchronize_rcu;
 use kernel::sync::Arc;
 
-/// # Invariants
-///
-/// `object` is NULL or was returned by `Arc::into_raw()`, whose count belongs to the table.
+/// `object` is NULL or was returned by `Arc::into_raw()`; its count belongs to the table.
 struct Entry<T> {
     key: usize,
     object: *mut T,
@@ -89,7 +87,8 @@ impl<'a, T> Found<'a, T> {
     /// Wraps a known object without a look-up; it may have been removed from the map before.
     #[inline(always)]
     pub(crate) fn known(object: &'a T, _here: &'a PreemptOff) -> Self {
-        // INVARIANT: With preemption off this is a read-side section of RCU, in which this can be found.
+        // INVARIANT: With preemption off this is a read-side section of RCU; this object can be
+        // found in it.
         Self(object)
     }
 
@@ -222,7 +221,7 @@ impl<T> AddressMap<T> {
         }
     }
 
-    /// Returns the right to change the map, or `None` if it is taken.
+    /// Returns the right to change the map, or `None` if another owner has it.
     pub(crate) fn writer(&'static self) -> Option<MapWriter<T>> {
         match self.has_writer.xchg(true, Full) {
             true => None,
@@ -243,7 +242,7 @@ impl<T> AddressMap<T> {
         key: usize,
         f: impl for<'a> FnOnce(Found<'a, T>) -> R,
     ) -> Option<R> {
-        // Also the read-side section for which the writer waits.
+        // Also the read-side section that the writer awaits.
         let _preempt = PreemptOff::new();
         // SAFETY: With preemption off until `f` has returned.
         unsafe { self.look_up(key, f) }
@@ -257,8 +256,7 @@ impl<T> AddressMap<T> {
         _here: &NotPreempted,
         f: impl for<'a> FnOnce(Found<'a, T>) -> R,
     ) -> Option<R> {
-        // SAFETY: The caller's context is one that is not preempted, in which it stays until `f`
-        // has returned.
+        // SAFETY: The caller's context is not preempted until `f` has returned.
         unsafe { self.look_up(key, f) }
     }
 
@@ -302,7 +300,7 @@ impl<T> MapWriter<T> {
         Some(unsafe { find(table, key) })
     }
 
-    /// Exchanges the table; the objects' counts are no longer those of the old one.
+    /// Exchanges the table. Afterwards the objects' counts do not belong to the old table.
     fn replace(&mut self, new: Option<Table<T>>) {
         let old = core::mem::replace(&mut self.table, new);
         let table = self.table.as_mut().map_or(nothing(), |t| t.as_mut_ptr());
@@ -380,9 +378,9 @@ impl<T> MapWriter<T> {
         // load.
         unsafe { shared_word::store_release(&raw mut (*entry).object, null_mut()) };
         self.objects -= 1;
-        // SAFETY: By the invariants of the entry, whose count this was.
+        // SAFETY: By the invariants of the entry; this count was the entry's.
         let object = Some(unsafe { Arc::from_raw(object.as_ptr()) });
-        // A wait that begins later has a number that is not less.
+        // A wait that begins later has at least this number.
         let waits = WAITS.load(Acquire);
         Some(Removed { object, waits })
     }

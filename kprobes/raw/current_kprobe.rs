@@ -22,7 +22,7 @@ pub(crate) fn is_running() -> bool {
     word::get() != 0
 }
 
-/// Returns the probe whose handler is running, if any.
+/// Returns the probe of the running handler, if any.
 pub(crate) fn current<'a>(_here: &'a PreemptOff) -> Option<Kprobe<'a>> {
     // SAFETY: By the rules of `word::set()` NULL or a `struct kprobe` that stays until this CPU
     // stores something else. It does so when the running handler has ended: not before the caller
@@ -62,8 +62,8 @@ pub(crate) fn run<'a>(f: impl FnOnce(&mut Running<'a>) -> End) {
 pub(crate) fn run_within<'a, R>(f: impl FnOnce(&mut Running<'a>) -> R) -> R {
     let begun = word::get();
     let result = f(&mut Running(PhantomData));
-    // SAFETY: The word keeps its value: not a client's probe, but the one of `engine.c` whose
-    // handler called this.
+    // SAFETY: The word keeps its value: not a client's probe, but the one of `engine.c`, which has
+    // called this from its handler.
     unsafe { word::set(begun) };
     result
 }

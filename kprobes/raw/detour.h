@@ -7,7 +7,10 @@
  * Distance by which registers are moved down, to make room for the words that a handler has pushed.
  */
 #define FERRO_DETOUR_AWAY	512
-/* Offsets in a point of the probe whose handlers a detour calls: the pre-handler, or both. */
+/*
+ * Offsets in a point of the probe that a detour calls: before the instruction only, or also after
+ * it.
+ */
 #define FERRO_POINT_BEFORE	0
 #define FERRO_POINT_AROUND	8
 /* Offsets in struct kprobe. */

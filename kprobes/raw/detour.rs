@@ -359,7 +359,7 @@ pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
     true
 }
 
-/// Calls `f` with the point whose detour contains an address, if points are found by that detour.
+/// Calls `f` with the point of the detour at an address, if points are found by that detour.
 /// Context: any with preemption off.
 pub(crate) fn with_detour<R>(
     at: usize,

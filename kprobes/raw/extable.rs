@@ -7,8 +7,8 @@
 use ferro_kprobes_builtin::raw::extable;
 use ferro_sys::code::regs::Regs;
 
-/// Applies the exception table to a fault of a probed instruction, to whose address the instruction
-/// pointer was restored.
+/// Applies the exception table to a fault of a probed instruction. The caller has restored the
+/// instruction pointer to the instruction's address.
 ///
 /// Returns true if the table has an entry, where execution then resumes. For traps other than page
 /// faults: the kernel looks up those itself.

@@ -105,8 +105,9 @@ pub(crate) struct Apart {
 }
 
 impl Apart {
-    /// Allocates the code of an instruction at `at`, whose copy is at `copy`. Returns `None` if it
-    /// cannot be executed like this. Instructions that access memory can only if `memory` is true.
+    /// Allocates the code of an instruction at `at`, with a copy at `copy`. Returns `None` if the
+    /// instruction cannot be executed like this. Instructions that access memory can only if
+    /// `memory` is true.
     ///
     /// Errors: `NoMemory`.
     pub(crate) fn new(
@@ -171,7 +172,7 @@ impl Apart {
 
     /// Makes the runner of the point use the code, if it has been written. A trap calls the code
     /// without a return from an exception before it. So every CPU is synchronised first, unless
-    /// that was done since, lest it execute the slot's earlier contents.
+    /// that was done since. Otherwise it could execute the slot's earlier contents.
     pub(crate) fn tell(&self, runner: &Runner, text: &mut TextLock) {
         let Some(written) = self.written else {
             return;

@@ -93,30 +93,32 @@ impl<'a> Kprobe<'a> {
 
     #[inline(always)]
     fn get<T: Copy>(self, field: impl FnOnce(*mut bindings::kprobe) -> *mut T) -> T {
-        // SAFETY: By the type invariant it is there, and `field` makes the address of a field, which is a word or less.
+        // SAFETY: By the type invariant the structure is live, and `field` makes the address of a
+        // field, which is a word or less.
         unsafe { field(self.0.as_ptr()).read_volatile() }
     }
 
     fn set<T>(self, field: impl FnOnce(*mut bindings::kprobe) -> *mut T, value: T) {
-        // SAFETY: By the type invariant it is there, and `field` makes the address of a field, which is a word or less.
+        // SAFETY: By the type invariant the structure is live, and `field` makes the address of a
+        // field, which is a word or less.
         unsafe { field(self.0.as_ptr()).write_volatile(value) }
     }
 
     /// Returns the address of the probed instruction; 0 if it was not given.
     pub(crate) fn address(self) -> usize {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.get(|k| unsafe { addr_of_mut!((*k).addr) }) as usize
     }
 
     /// Sets the address; 0 is none.
     pub(crate) fn set_address(self, address: usize) {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.set(|k| unsafe { addr_of_mut!((*k).addr) }, address as *mut u8);
     }
 
     /// Returns the name of a function, if the client gave one.
     pub(crate) fn symbol(self) -> Option<&'a CStr> {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let name = self.get(|k| unsafe { addr_of_mut!((*k).symbol_name) });
         // SAFETY: By the type invariant a string, which stays as long as the structure.
         (!name.is_null()).then(|| unsafe { CStr::from_char_ptr(name) })
@@ -124,20 +126,20 @@ impl<'a> Kprobe<'a> {
 
     /// Returns its distance from the symbol, or the address.
     pub(crate) fn offset(self) -> usize {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.get(|k| unsafe { addr_of_mut!((*k).offset) }) as usize
     }
 
     /// Returns its [`flags`].
     #[inline(always)]
     pub(crate) fn flags(self) -> u32 {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.get(|k| unsafe { addr_of_mut!((*k).flags) })
     }
 
     /// Sets its [`flags`].
     pub(crate) fn set_flags(self, flags: u32) {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.set(|k| unsafe { addr_of_mut!((*k).flags) }, flags);
     }
 
@@ -150,10 +152,10 @@ impl<'a> Kprobe<'a> {
     /// Records whether it has a post-handler. The engine's preparations do not follow the field,
     /// which the client may write at any time.
     pub(crate) fn note_post(self) {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let post = self.get(|k| unsafe { addr_of_mut!((*k).post_handler) });
         // Only the C engine uses this field.
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.set(
             |k| unsafe { addr_of_mut!((*k).ainsn.size) },
             u8::from(post.is_some()),
@@ -162,22 +164,22 @@ impl<'a> Kprobe<'a> {
 
     /// Returns true if it had a post-handler when it was registered.
     pub(crate) fn has_post(self) -> bool {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.get(|k| unsafe { addr_of_mut!((*k).ainsn.size) }) != 0
     }
 
     /// Returns true if its pre-handler is this one.
     pub(crate) fn has_pre(self, handler: bindings::kprobe_pre_handler_t) -> bool {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let own = self.get(|k| unsafe { addr_of_mut!((*k).pre_handler) });
         own.map(|f| f as usize) == handler.map(|f| f as usize)
     }
 
     /// Returns the addresses of both handlers; 0 is none.
     pub(crate) fn handlers(self) -> [usize; 2] {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let pre = self.get(|k| unsafe { addr_of_mut!((*k).pre_handler) });
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let post = self.get(|k| unsafe { addr_of_mut!((*k).post_handler) });
         [
             pre.map_or(0, |f| f as usize),
@@ -190,16 +192,16 @@ impl<'a> Kprobe<'a> {
         self,
         pre: unsafe extern "C" fn(*mut bindings::kprobe, *mut bindings::pt_regs) -> c_int,
     ) {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.set(|k| unsafe { addr_of_mut!((*k).pre_handler) }, Some(pre));
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.set(|k| unsafe { addr_of_mut!((*k).post_handler) }, None);
     }
 
     /// Calls the pre-handler. Returns true if it changed the instruction pointer.
     #[inline(always)]
     pub(crate) fn pre(self, regs: &mut Regs) -> bool {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let handler = self.get(|k| unsafe { addr_of_mut!((*k).pre_handler) });
         // SAFETY: By the type invariant a function of this type; the registers are this context's.
         handler.is_some_and(|f| unsafe { f(self.0.as_ptr(), regs.as_ptr()) } != 0)
@@ -214,7 +216,7 @@ impl<'a> Kprobe<'a> {
     /// Calls the post-handler, if there is one, with the registers as `prepare` makes them.
     #[inline(always)]
     pub(crate) fn post_at(self, regs: &mut Regs, prepare: impl FnOnce(&mut Regs)) {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         if let Some(f) = self.get(|k| unsafe { addr_of_mut!((*k).post_handler) }) {
             prepare(regs);
             // SAFETY: By the type invariant a function of this type; the registers are this context's.
@@ -225,7 +227,7 @@ impl<'a> Kprobe<'a> {
     /// Returns the fault handler of a registered probe.
     #[inline(always)]
     pub(crate) fn fault_handler(self) -> FaultHandler {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let handler = self.get(|k| unsafe { addr_of_mut!((*k).hlist.next) });
         // SAFETY: `prepare()` has put such a function there, or NULL, and a client does not write
         // this field.
@@ -240,16 +242,18 @@ impl<'a> Kprobe<'a> {
         handler.is_some_and(|f| unsafe { f(self.0.as_ptr(), regs.as_ptr(), trapnr) } != 0)
     }
 
-    /// Counts a hit whose handlers were not called.
+    /// Counts a hit at which no handler was called.
     #[inline(always)]
     pub(crate) fn count_missed(self) {
-        // SAFETY: By the type invariant it is there; every writer of this word changes it at once.
+        // SAFETY: By the type invariant the structure is live; every writer of this word changes it
+        // at once.
         unsafe { shared_word::fetch_add((&raw mut (*self.0.as_ptr()).nmissed).cast(), 1) };
     }
 
-    /// Prepares it for registration at `address`, with these flags and this fault handler. Returns
-    /// false if it is in a list, or is a copy of a structure made while that was in a list at this
-    /// address.
+    /// Prepares it for registration at `address`, with these flags and this fault handler.
+    ///
+    /// Returns false if the structure is in a list, or has the bytes that it had while it was in
+    /// one.
     #[must_use]
     pub(crate) fn prepare(self, address: usize, flags: u32, fault: FaultHandler) -> bool {
         if self.is_listed() {
@@ -258,14 +262,15 @@ impl<'a> Kprobe<'a> {
         self.set_address(address);
         self.set_flags(flags);
         let kprobe = self.0.as_ptr();
-        // SAFETY: By the type invariant it is there, and as it is in no list, nothing else uses it
-        // yet.
+        // SAFETY: By the type invariant the structure is live, and in no list, so that nothing else
+        // uses it yet.
         unsafe { (*kprobe).nmissed = 0 };
         // The fault handler has no field of its own; only the C engine uses this one.
-        // SAFETY: By the type invariant it is there, and as it is in no list, nothing else uses it
-        // yet.
+        // SAFETY: By the type invariant the structure is live, and in no list, so that nothing else
+        // uses it yet.
         let fault = fault.map_or(null_mut(), |f| f as *mut bindings::hlist_node);
-        // SAFETY: By the type invariant it is there, and as it is in no list, nobody else uses it yet.
+        // SAFETY: By the type invariant the structure is live, and in no list, so that nothing else
+        // uses it yet.
         unsafe { (*kprobe).hlist.next = fault };
         self.empty_list();
         true
@@ -273,11 +278,11 @@ impl<'a> Kprobe<'a> {
 
     /// Shows clients the original instruction.
     pub(crate) fn set_original(self, opcode: u8, copy: usize) {
-        // SAFETY: By the type invariant it is there; nothing else writes this field, nor does the
-        // engine read it.
+        // SAFETY: By the type invariant the structure is live; nothing else writes this field, nor
+        // does the engine read it.
         unsafe { (*self.0.as_ptr()).opcode = opcode };
-        // SAFETY: By the type invariant it is there; nothing else writes this field, nor does the
-        // engine read it.
+        // SAFETY: By the type invariant the structure is live; nothing else writes this field, nor
+        // does the engine read it.
         unsafe { (*self.0.as_ptr()).ainsn.insn = copy as *mut u8 };
     }
 
@@ -290,8 +295,8 @@ impl<'a> Kprobe<'a> {
 
     fn empty_list(self) {
         let list = self.list();
-        // SAFETY: By the type invariant it is there; both callers know that it is in no list, and
-        // no reader uses this field.
+        // SAFETY: By the type invariant the structure is live; both callers know that it is in no
+        // list, and no reader uses this field.
         unsafe {
             *list = bindings::list_head {
                 next: list,
@@ -303,22 +308,22 @@ impl<'a> Kprobe<'a> {
     /// Returns its entry for lists.
     #[inline(always)]
     pub(super) fn list(self) -> *mut bindings::list_head {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         unsafe { addr_of_mut!((*self.0.as_ptr()).list) }
     }
 
-    /// Returns true if it is in a list: then a field that only the C engine uses points to its
-    /// entry.
+    /// Returns true if the structure is in a list: then a field that only the C engine uses points
+    /// to its entry.
     pub(super) fn is_listed(self) -> bool {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         let mark = self.get(|k| unsafe { addr_of_mut!((*k).hlist.pprev) });
         mark.cast() == self.list()
     }
 
-    /// Records whether it is in a list.
+    /// Records whether the structure is in a list.
     pub(super) fn set_listed(self, is_listed: bool) {
         let mark = if is_listed { self.list() } else { null_mut() };
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant the structure is live; this only makes an address.
         self.set(|k| unsafe { addr_of_mut!((*k).hlist.pprev) }, mark.cast());
     }
 }

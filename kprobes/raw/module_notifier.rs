@@ -13,7 +13,7 @@ use ferro_gkhi::Registered;
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// A module that is about to be freed, or only its initialisation code.
+/// A module before it is freed, or only its initialisation code.
 ///
 /// # Invariants
 ///
@@ -26,7 +26,7 @@ pub(crate) struct Going<'a> {
 }
 
 impl Going<'_> {
-    /// Returns true if an address is in code that is about to be freed.
+    /// Returns true if an address is in code that will be freed.
     pub(crate) fn has_code(&self, at: usize) -> bool {
         let module = self.module.as_ptr();
         // SAFETY: By the type invariant the module is there.
@@ -55,7 +55,7 @@ pub(crate) fn doze() {
     unsafe { bindings::ferro_kprobes_doze() };
 }
 
-/// Registers an exit that is called when code is about to be freed, not armed yet. Errors: as for
+/// Registers an exit for code before it is freed, not armed yet. Errors: as for
 /// `Builder::register()`.
 pub(crate) fn register(
     name: &CStr,

@@ -47,8 +47,7 @@ pub(crate) fn leave_idle_soon() {
     unsafe { ferro_kprobes_leave_idle_soon() };
 }
 
-/// Keeps the engine, if it is a module, loaded permanently: some code leads to it, and cannot be
-/// changed.
+/// Keeps a modular engine loaded permanently: some code leads to it, and cannot be changed.
 pub(crate) fn keep() {
     // SAFETY: This is code of the module, so that it is there.
     unsafe { ferro_kprobes_keep() };
@@ -60,14 +59,14 @@ pub(crate) fn cancel() {
     unsafe { ferro_kprobes_optimise_cancel() };
 }
 
-/// The registered sysctl. The module's object owns it, so that it is unregistered before the module
-/// is unloaded.
+/// The registered sysctl. The module's object owns it, so that the sysctl is unregistered before
+/// the module is unloaded.
 pub(crate) struct Sysctl(());
 
 impl Sysctl {
     /// Registers it. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The engine makes one, when it is loaded, whose table is a static of this module.
+        // SAFETY: The engine makes one, when it is loaded; its table is a static of this module.
         to_result(unsafe { ferro_kprobes_sysctl_add() })?;
         Ok(Self(()))
     }

@@ -34,7 +34,7 @@ use super::alu;
 pub(crate) struct Trap(bindings::pt_regs);
 
 impl Trap {
-    /// Wraps the registers of kernel code, or returns `None` if they are a user's.
+    /// Wraps the registers of kernel code, or returns `None` for a user's registers.
     ///
     /// # Safety
     ///

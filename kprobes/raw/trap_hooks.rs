@@ -37,10 +37,10 @@ use crate::probe_point::Point;
 /// It does not sleep. Code that it executes has no breakpoint, except breakpoints for which it
 /// returns true without calling itself again.
 pub(crate) unsafe trait TrapHandler: 'static {
-    /// Handles a breakpoint. Returns true if it is handled.
+    /// Handles a breakpoint. Returns true if the breakpoint is handled.
     fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool;
 
-    /// Handles a fault. Returns true if it is handled.
+    /// Handles a fault. Returns true if the fault is handled.
     fn fault(regs: &mut Regs, trapnr: usize) -> bool;
 
     /// Notes that the kernel dies of a fault or trap, which it has logged.
