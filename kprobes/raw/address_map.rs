@@ -26,6 +26,8 @@ use kernel::sync::atomic::Release;
 use kernel::sync::rcu::synchronize_rcu;
 use kernel::sync::Arc;
 
+/// # Invariants
+///
 /// `object` is NULL or was returned by `Arc::into_raw()`; its count belongs to the table.
 struct Entry<T> {
     key: usize,
