@@ -194,8 +194,8 @@ unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bind
     unsafe { (*regs).ip = (*point).stop.load() };
 }
 
-/// Calls the pre-handlers of a point with more than the one probe that `optprobe_template.S` knows.
-/// A handler of `engine.c`.
+/// Calls the pre-handlers of a point that does not have exactly one probe, enabled. A handler of
+/// `engine.c`.
 ///
 /// # Safety
 ///

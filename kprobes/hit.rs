@@ -94,8 +94,8 @@ pub(crate) fn posted(at: usize, regs: &mut Regs) {
     }
 }
 
-/// Calls the post-handlers of a detour if its point has more than one probe. `at` is the address
-/// where the detour continues.
+/// Calls the post-handlers of a point that does not have exactly one probe, enabled. `at` is the
+/// address where the detour continues.
 pub(crate) fn call_after(at: usize, regs: &mut Regs) {
     COPIES.with(at, |point| {
         current_kprobe::run_within(|running| point.call_post(running, regs));

@@ -266,8 +266,6 @@ impl<'a> Kprobe<'a> {
         // uses it yet.
         unsafe { (*kprobe).nmissed = 0 };
         // The fault handler has no field of its own; only the C engine uses this one.
-        // SAFETY: By the type invariant the structure is live, and in no list, so that nothing else
-        // uses it yet.
         let fault = fault.map_or(null_mut(), |f| f as *mut bindings::hlist_node);
         // SAFETY: By the type invariant the structure is live, and in no list, so that nothing else
         // uses it yet.
