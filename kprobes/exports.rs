@@ -35,10 +35,10 @@ use crate::raw::trap_hooks::TrapHandler;
 use crate::registration;
 use crate::registry;
 
-// SAFETY: `hit::breakpoint()` returns true if it has found a point, or a copy, of the address, and
-// has executed that instruction or redirected execution to it, or if the breakpoint is no longer
-// there. `hit::fault()` returns true if the fault is of a copy or of the running probe, and a
-// handler or the exception table has repaired it. A point executes on a trap the instruction that
+// SAFETY: `hit::breakpoint()` returns true in two cases. It has found a point, or a copy, of the
+// address, and has executed that instruction or resumes at a copy of it; or the breakpoint is no
+// longer there. `hit::fault()` returns true if the fault is of a copy or of the running probe, and
+// a handler or the exception table has repaired it. A point executes on a trap the instruction that
 // stands at its address.
 //
 // Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up

@@ -539,8 +539,8 @@ impl<'a> Found<'a, Point> {
         Some(self.address.wrapping_add(from))
     }
 
-    /// Handles a fault of a copied instruction. Fault handlers and the exception table see it at the
-    /// address of the instruction itself.
+    /// Handles a fault of a copied instruction. Fault handlers and the exception table see it at
+    /// the address of the instruction itself.
     ///
     /// Returns `Some(true)` for a handled fault, and `None` for a fault elsewhere.
     fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {

@@ -6,7 +6,7 @@
 //!
 //! 1. `can_optimize.rs` finds that a jump may stand there. A detour is made, and every CPU is told
 //!    of its code. Hits of the breakpoint resume in the detour's copies of the instructions
-//!    ([`Jump::Waiting`]), so that no task enters the bytes that the jump is going to cover.
+//!    ([`Jump::Waiting`]). So no task enters the bytes that the jump is going to cover.
 //! 2. The worker waits for a grace period of RCU tasks, without a lock. After it no task is in
 //!    those bytes.
 //! 3. If nothing has changed by then, the jump is placed ([`Jump::Placed`]).

@@ -6,7 +6,7 @@
 //! A detour saves the registers that a trap would have saved, and calls `optprobe_template.S`,
 //! which calls the handlers. It executes the *displaced* instructions from copies, and jumps back
 //! to the instruction after them. It leaves [`GAP`] bytes of the stack free below the stack pointer
-//! of the probed code, as the entry of breakpoints does, for handlers that push.
+//! of the probed code, for handlers that push. The entry of breakpoints does the same.
 //!
 //! A task can be preempted at any place here. The detour, its point and the engine itself stay
 //! until a grace period of RCU tasks is over that began after the jump was removed.
@@ -248,9 +248,11 @@ impl Detour {
         })
     }
 
-    /// Returns the addresses by which a point is found: the copies of the displaced instructions,
-    /// the breakpoint in front of the detour, the two return addresses of the calls after the first
-    /// instruction, and its copy between them. 0 is none.
+    /// Returns the addresses by which a point is found; 0 is none.
+    ///
+    /// These are the copies of the displaced instructions, the breakpoint in front of the detour,
+    /// and the return addresses of the calls after the first instruction. The last is the copy of
+    /// that instruction that runs with the registers saved.
     pub(crate) fn addresses(&self) -> [usize; DETOUR_ADDRESSES] {
         let Around {
             between: [next, taken],

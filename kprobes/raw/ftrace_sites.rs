@@ -76,8 +76,8 @@ struct Held {
 ///
 /// # Invariants
 ///
-/// Each function that was added by this has its point in `calling` or, from its removal until
-/// ftrace no longer calls the engine with it, in `left`.
+/// Each function that was added by this has its point in `calling`. From its removal until ftrace
+/// no longer calls the engine with it, the point is in `left`.
 pub(crate) struct Observed<H: TrapHandler> {
     functions: &'static FtraceData<Caller<H>>,
     /// By the address of their sites.

@@ -219,7 +219,8 @@ impl<'a> Kprobe<'a> {
         // SAFETY: By the type invariant the structure is live; this only makes an address.
         if let Some(f) = self.get(|k| unsafe { addr_of_mut!((*k).post_handler) }) {
             prepare(regs);
-            // SAFETY: By the type invariant a function of this type; the registers are this context's.
+            // SAFETY: By the type invariant a function of this type; the registers are this
+            // context's.
             unsafe { f(self.0.as_ptr(), regs.as_ptr(), 0) };
         }
     }
