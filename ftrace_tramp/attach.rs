@@ -18,9 +18,10 @@ use crate::raw::rebuild::renew;
 use crate::raw::rebuild::with_ftrace_lock;
 use crate::registry;
 
-/// The engine, attached to the kernel's hook points. When this is dropped, all trampolines are the kernel's again.
+/// Registrations of the engine at the kernel's hook points. Dropping this hands all trampolines
+/// back to the kernel.
 pub(crate) struct Attached {
-    /// All are there until this is dropped.
+    /// Every field is [`Some`] until the drop.
     update: Option<Registered<TrampolineUpdate>>,
     free: Option<Registered<TrampolineFree>>,
     sets: Option<SetExits>,
@@ -28,7 +29,8 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// Attaches it, and makes the trampolines of the ops that are registered; once, unless it is dropped.
+    /// Attaches the engine and builds the trampolines of all registered ops. Only one instance may
+    /// exist at a time.
     ///
     /// Errors: as for [`registry::start`], -EBUSY if there is another engine.
     pub(crate) fn new() -> Result<Self> {
@@ -38,10 +40,10 @@ impl Attached {
             hooks::register_sets(c"rust_ftrace_tramp", registry::change_set, registry::step)?;
         let data = hooks::register_data(c"rust_ftrace_tramp", registry::change_data)?;
         registry::start()?;
-        // All at once: what is made has to be freed by the same engine. Stubs are there before functions have sets: what the site
-        // of one with a stub calls does not change.
+        // Arm all at once: the engine that makes a trampoline has to free it. Stubs exist before
+        // functions have sets, because a set does not change the target of a site with a stub.
         let arm = || Ok(ferro_gkhi::arm(&[&update, &free, &set, &step, &data])?);
-        // Without the lock: `stop()` waits.
+        // `stop()` waits, so call it without the lock.
         let armed = DataLock::new().arm(arm);
         armed.inspect_err(|_| registry::stop())?;
         if let Err(error) = renew() {
@@ -61,7 +63,8 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // From here on the kernel makes them, functions get no set, and this still frees its own.
+        // The kernel builds trampolines after this step. Functions get no more sets. The engine
+        // still frees its own trampolines.
         with_ftrace_lock(registry::leave);
         drop(self.update.take());
         let renewed = renew().inspect_err(|error| {

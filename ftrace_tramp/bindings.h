@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What the trampoline engine needs of C, beside what rust/sys/bindings.h has.
- */
+/* Declarations for the trampoline engine, in addition to rust/sys/bindings.h. */
 #ifndef _FERROTRACE_TRAMP_BINDINGS_H
 #define _FERROTRACE_TRAMP_BINDINGS_H
 

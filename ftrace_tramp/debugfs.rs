@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs `ftrace_tramp/`: `list`, the trampolines that there are, and functions that should have one and have not;
-//! `pool`, the memory for them and for the kprobes' copies.
+//! debugfs `ftrace_tramp/`. `list` shows the trampolines, and the functions that had to fall back
+//! to the list function. `pool` shows the memory for trampolines and for the kprobes' copies.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -23,9 +23,9 @@ use kernel::prelude::*;
 use crate::raw::ops_sets::FallbackReason;
 use crate::registry;
 
-/// The directory.
+/// The directory `ftrace_tramp/` with its files.
 pub(crate) struct Files {
-    // In the order in which they have to go.
+    // In drop order: files before the directory.
     _list: File<Shared<Node>>,
     _pool: File<Shared<Node>>,
     _dir: Dir,
@@ -34,14 +34,14 @@ pub(crate) struct Files {
 pub(crate) enum Node {
     List,
     Pool,
-    /// As it was when it was opened.
+    /// Snapshot of a file's text, taken when the file was opened.
     FallbackReason(KVVec<u8>),
 }
 
 static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::TrampolineEngine>());
 
 impl Files {
-    /// Makes it. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
+    /// Creates the directory and its files. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
     pub(crate) fn new() -> Result<Self> {
         let dir = Dir::new(c"ftrace_tramp")?;
         Ok(Self {

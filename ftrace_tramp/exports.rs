@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where C comes in. Nobody imports this.
+//! Entry point for C. No Rust code imports this.
 //!
-//! Contexts: process, while the kernel boots.
+//! Contexts: process, during boot.
 #![cfg(not(MODULE))]
 
 use kernel::ffi::c_int;
@@ -10,10 +10,10 @@ use kernel::prelude::*;
 
 use crate::attach::Attached;
 
-/// For `builtin.c`: trampolines are made from here on, also for the ops that are there.
+/// Starts the engine for `builtin.c`, which also replaces the trampolines of registered ops.
 #[export]
 unsafe extern "C" fn ferro_tramp_start() -> c_int {
-    // It is there for good.
+    // Built in, the engine is never detached.
     match Attached::new().map(core::mem::forget) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),

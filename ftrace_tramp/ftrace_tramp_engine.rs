@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The trampolines of ftrace: the code between a traced function and the callback of the one `ftrace_ops` that traces it.
+//! Trampolines of ftrace: the code between a traced function and the callback of the only
+//! `ftrace_ops` that traces it.
 //!
-//! - `registry.rs` has the trampolines that there are, `attach.rs` attaches it to the kernel's hook points, `debugfs.rs` is debugfs
-//!   `ftrace_tramp/`,
-//! - `raw/` is what needs `unsafe`; `exports.rs` is how the kernel starts it when it is built in.
+//! - `registry.rs` has the registry of trampolines, `attach.rs` attaches it to the kernel's hook
+//!   points, `debugfs.rs` is debugfs `ftrace_tramp/`,
+//! - `raw/` has the code that needs `unsafe`; `exports.rs` has the kernel's entry point if the
+//!   engine is built in.
 //!
-//! How a trampoline is made of the kernel's code is in `ferro_core::tramp`; what no module can have of the kernel is in
-//! `builtin/`, in the image. See `Documentation/ftrace_tramp.rst`.
+//! `ferro_core::tramp` copies trampolines from the kernel's code. `builtin/` is part of the image,
+//! for kernel symbols that modules cannot use. See `Documentation/ftrace_tramp.rst`.
 
 use kernel::prelude::*;
 
@@ -28,7 +30,7 @@ module! {
 }
 
 struct TrampolineEngine {
-    // In the order in which they have to go. Built in, it has been attached long before.
+    // In drop order. A built-in engine was attached during boot.
     _files: Option<debugfs::Files>,
     _attached: Option<Attached>,
 }
@@ -40,7 +42,7 @@ impl kernel::Module for TrampolineEngine {
             false => None,
         };
         Ok(Self {
-            // They may be switched off.
+            // The engine works without debugfs.
             _files: debugfs::Files::new()
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
                 .ok(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The trampolines that there are.
+//! Registry of trampolines.
 //!
 //! Contexts: process, sleeps; with `ftrace_lock` or without.
 #![deny(unsafe_code)]
@@ -29,36 +29,36 @@ use crate::raw::template::NoTemplate;
 use crate::raw::template::Templates;
 use crate::raw::trampoline::Code;
 
-/// The trampoline of an ops.
+/// Trampoline of one ops.
 struct Live {
     code: Code,
     saves_regs: bool,
 }
 
-/// What the engine knows.
+/// State of the engine.
 struct Engine {
     templates: Templates,
     /// By the address of the ops.
     live: RBTree<usize, Live>,
     sets: LiveSets,
     data: DataOps,
-    /// Trampolines to which no stub goes any more.
+    /// Trampolines that no stub jumps to.
     closed: Retired,
-    /// Functions get no set any more, and no stub.
+    /// Set before detaching: functions get no more sets and no more stubs.
     leaving: bool,
-    /// ftrace has given up while it changed sites: they may call each trampoline that there is.
+    /// Set after ftrace has failed while changing sites: a site may call any trampoline.
     given_up: bool,
 }
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
-/// A trampoline, for the list.
+/// Trampoline, for the debugfs list.
 pub(crate) struct Entry {
-    /// Where it is, and how long.
+    /// Address and lengths in bytes.
     pub(crate) address: usize,
     pub(crate) used: usize,
     pub(crate) slot: usize,
-    /// Its callback gets all registers.
+    /// The callback gets all registers.
     pub(crate) saves_regs: bool,
 }
 
@@ -91,9 +91,10 @@ fn describe(refusal: Refusal) -> (&'static str, u16) {
     }
 }
 
-/// Makes the engine ready.
+/// Creates the engine's state.
 ///
-/// Errors: -EOPNOTSUPP, with the reason in the log, if the kernel's trampolines are not what the engine knows; -ENOMEM.
+/// Errors: -EOPNOTSUPP, with the reason in the log, if the engine does not know the kernel's
+/// trampolines; -ENOMEM.
 pub(crate) fn start() -> Result {
     let engine = Engine {
         templates: Templates {
@@ -111,28 +112,30 @@ pub(crate) fn start() -> Result {
     Ok(())
 }
 
-/// The engine is about to be detached: from here on functions get no set, and no stub.
+/// Marks the engine as about to be detached: functions get no more sets and no more stubs.
 ///
-/// Context: with `ftrace_lock` held, so that all functions that an ops is added to are asked for before it, or after it.
+/// Context: with `ftrace_lock` held. So each update of an ops's functions runs either entirely
+/// before or entirely after this.
 pub(crate) extern "C" fn leave() {
     if let Some(engine) = ENGINE.lock().as_mut() {
         engine.leaving = true;
     }
 }
 
-/// Whether it is. It does not come back then.
+/// Returns true after [`leave`]. This cannot be undone.
 pub(crate) fn is_leaving() -> bool {
     ENGINE.lock().as_ref().is_some_and(|engine| engine.leaving)
 }
 
-/// The engine goes. What it still has is called for ever, and stays where it is.
+/// Stops the engine. Trampolines that remain in use stay callable and are never freed.
 pub(crate) fn stop() {
     ops_sets::call_stop();
     left();
     *ENGINE.lock() = None;
 }
 
-/// A function has other ops. Whether the engine has said which set they are.
+/// Handles a change of a function's ops. Returns true if the engine has reported the function's
+/// set.
 pub(crate) fn change_set(change: SetChange<'_>) -> bool {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut() else {
@@ -142,7 +145,7 @@ pub(crate) fn change_set(change: SetChange<'_>) -> bool {
     true
 }
 
-/// ftrace is about to change sites, or has, or has given up.
+/// Handles a step of ftrace's site changes: before, after, or failed.
 pub(crate) fn step(step: Step<'_>) {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut() else {
@@ -159,7 +162,7 @@ pub(crate) fn step(step: Step<'_>) {
     }
 }
 
-/// Functions get data of their own, or lose it.
+/// Attaches or detaches per-function data.
 pub(crate) fn change_data(mut change: DataChange<'_>) {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut() else {
@@ -184,7 +187,7 @@ pub(crate) fn change_data(mut change: DataChange<'_>) {
     }
 }
 
-/// Frees the trampolines that no function comes to any more. Waits for those who are in them.
+/// Frees the trampolines that no function calls, after waiting for tasks inside them.
 pub(crate) fn left() {
     let leaving = ENGINE.lock().as_mut().and_then(|engine| {
         let closed = core::mem::take(&mut engine.closed);
@@ -195,11 +198,11 @@ pub(crate) fn left() {
     };
     let gone = leaving.wait();
     let left = ENGINE.lock().as_mut().map(|e| e.sets.left(gone));
-    // Without the mutex.
+    // Drop without holding the mutex.
     drop(left);
 }
 
-/// An ops needs its trampoline made or changed. Whether that is done; if not, it is the kernel's.
+/// Creates or updates the trampoline of an ops. Returns false if the kernel has to do it.
 pub(crate) fn update(ops: Ops<'_>) -> bool {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut() else {
@@ -209,25 +212,27 @@ pub(crate) fn update(ops: Ops<'_>) -> bool {
     match engine.live.get_mut(&ops.address()) {
         Some(live) if live.code.is_of(ops) => {
             if let Err(error) = live.code.aim(ops.function()) {
-                // Nothing that ftrace could be told.
+                // ftrace cannot be told about the error.
                 let at = Shown(live.code.address());
                 pr_err!("{at}: no call: error {}\n", error.to_errno());
             }
             return true;
         }
-        // ftrace has not said that it was gone: what is called there stays. This is another ops at the same address.
+        // A new ops reuses the address of one whose removal ftrace has not reported. The old code
+        // stays callable.
         Some(_) => drop(engine.live.remove(&ops.address())),
         None => (),
     }
-    // The kernel's, or the client's own. The kernel makes those of livepatches, which have to outlast a module.
+    // Skip trampolines of the kernel and of the client. The kernel makes those of livepatches,
+    // which have to outlast a module.
     if ops.trampoline() != 0 || (cfg!(MODULE) && ops.changes_ip()) {
         return false;
     }
-    // If there is no room the kernel may have some elsewhere.
+    // On failure the kernel may find room elsewhere.
     engine.add(ops).is_ok()
 }
 
-/// An ops no longer needs its trampoline. Whether that is done; if not, it is the kernel's.
+/// Frees the trampoline of an ops. Returns false if the kernel has to do it.
 pub(crate) fn free(ops: Ops<'_>) -> bool {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut() else {
@@ -235,7 +240,7 @@ pub(crate) fn free(ops: Ops<'_>) -> bool {
     };
     let live = engine.live.remove(&ops.address());
     if engine.given_up {
-        // Whoever made it, a site may call it. A client's own is not touched.
+        // A site may call it, regardless of its maker. A client's own trampoline stays untouched.
         if live.is_some_and(|live| live.code.is_of(ops)) {
             ops.clear_trampoline();
         }
@@ -262,7 +267,7 @@ pub(crate) fn each(mut f: impl FnMut(&Entry) -> core::fmt::Result) -> core::fmt:
     Ok(())
 }
 
-/// Calls `f` for each set of several ops that functions have.
+/// Calls `f` for each set of several ops.
 pub(crate) fn each_set(f: impl FnMut(&SetEntry) -> core::fmt::Result) -> core::fmt::Result {
     match ENGINE.lock().as_ref() {
         Some(engine) => engine.sets.each(f),
@@ -279,18 +284,19 @@ pub(crate) fn each_data(f: impl FnMut(&DataEntry) -> core::fmt::Result) -> core:
 }
 
 impl Engine {
-    /// What a site may call for ever does not call an ops that has just gone.
+    /// Retargets all trampolines, so that sites stuck with an old one do not call an unregistered
+    /// ops.
     fn give_up(&mut self, step: &Step<'_>) {
         self.given_up = true;
         self.sets.give_up(step);
         for live in self.live.values_mut() {
-            // It has called a function of the image, or one as near.
+            // Cannot fail: the new target is in the image, or as near as the old one.
             let _ = live.code.give_up(step);
         }
     }
 
     fn add(&mut self, ops: Ops<'_>) -> Result {
-        // First what may fail: what is attached stays.
+        // Do the fallible step first: an attached trampoline is not undone.
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let saves_regs = ops.saves_regs();
         let live = Live {

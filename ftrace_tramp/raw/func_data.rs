@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions with data of their own: their stubs, and the trampolines that these come to.
+//! Per-function data: the stubs of functions, and the trampolines that the stubs jump to.
 //!
-//! Contexts: process, sleeps; with `ftrace_lock` held, which a [`DataChange`] shows, where nothing else is said.
+//! Contexts: process, sleeps; `ftrace_lock` held, which a [`DataChange`] proves, unless noted
+//! otherwise.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -27,42 +28,43 @@ use super::shared_trampoline::Retired;
 use super::shared_trampoline::SharedTrampoline;
 use super::template::Templates;
 
-/// What happens to functions of a `struct ftrace_data_ops`.
+/// Kind of a change to functions of a `struct ftrace_data_ops`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataEvent {
-    /// There are new ones.
+    /// The entries are new.
     Attach,
-    /// Nobody calls the stubs of these any more.
+    /// No site calls the stubs of these entries.
     Detached,
-    /// Nobody calls those of any, and the ops is not used any more.
+    /// No site calls any stub of the ops, and the ops is no longer used.
     Released,
 }
 
-/// That it happens.
+/// Change to functions of a `struct ftrace_data_ops`, as passed to the hook.
 ///
 /// # Invariants
 ///
-/// The structure is there for `'a`, and says what is so; the entries are nobody else's meanwhile. `ftrace_lock` is held. A stub
-/// of an entry that is above 1 is one that [`DataOps::attach`] has made, and that nothing else has.
+/// The structure is valid and accurate for `'a`, with exclusive access to the entries.
+/// `ftrace_lock` is held. A `stub` above 1 was made by [`DataOps::attach`] and is owned by its
+/// entry alone.
 pub(crate) struct DataChange<'a>(NonNull<bindings::ftrace_data_change>, PhantomData<&'a ()>);
 
 impl DataChange<'_> {
-    /// [`None`] for NULL.
+    /// Returns [`None`] for NULL.
     ///
     /// # Safety
     ///
-    /// `change` is NULL, or what `data.c` passes to the hook, for `'a`.
+    /// `change` is NULL, or the pointer that `data.c` passes to the hook, for `'a`.
     pub(super) unsafe fn new(change: *mut bindings::ftrace_data_change) -> Option<Self> {
         // INVARIANT: The caller guarantees it.
         NonNull::new(change).map(|change| Self(change, PhantomData))
     }
 
     fn raw(&self) -> &bindings::ftrace_data_change {
-        // SAFETY: By the type invariant it is there, and nobody changes it meanwhile.
+        // SAFETY: By the type invariant it is valid, and no other code changes it for `'a`.
         unsafe { self.0.as_ref() }
     }
 
-    /// What.
+    /// Returns the kind of the change.
     pub(crate) fn event(&self) -> DataEvent {
         match self.raw().event {
             bindings::ftrace_data_event_FTRACE_DATA_ATTACH => DataEvent::Attach,
@@ -75,10 +77,11 @@ impl DataChange<'_> {
         self.raw().ops.addr()
     }
 
-    /// The callback, and whether it gets all registers.
+    /// Returns the callback, and true if the callback gets all registers.
     fn callback(&self) -> (CallTarget, bool) {
         let ops = self.raw().ops;
-        // SAFETY: By the type invariant it is there. Its client changes neither while it is used.
+        // SAFETY: By the type invariant it is valid. The client changes neither field while the ops
+        // is in use.
         let (func, flags) = unsafe { ((*ops).func, (*ops).flags) };
         let regs =
             bindings::FTRACE_OPS_FL_SAVE_REGS | bindings::FTRACE_OPS_FL_SAVE_REGS_IF_SUPPORTED;
@@ -91,7 +94,8 @@ impl DataChange<'_> {
     fn entries(&mut self) -> &mut [bindings::ftrace_data_entry] {
         let raw = self.raw();
         match usize::try_from(raw.count) {
-            // SAFETY: By the type invariant there are so many, and they are this change's alone while it is borrowed.
+            // SAFETY: By the type invariant there are so many, and this change has exclusive access
+            // to them while borrowed.
             Ok(count) if count != 0 => unsafe {
                 core::slice::from_raw_parts_mut(raw.entries, count)
             },
@@ -100,12 +104,12 @@ impl DataChange<'_> {
     }
 }
 
-/// The trampolines that the stubs of each `struct ftrace_data_ops` come to, by its address.
+/// Trampolines that stubs jump to, by the address of their `struct ftrace_data_ops`.
 pub(crate) struct DataOps(RBTree<usize, KBox<SharedTrampoline>>);
 
-/// One of them, for the list.
+/// Trampoline of one `struct ftrace_data_ops`, for the debugfs list.
 pub(crate) struct DataEntry {
-    /// Where its trampoline is, what it uses, its slot, and whether callbacks get all registers.
+    /// Address, used bytes, slot length in bytes, and true if callbacks get all registers.
     pub(crate) made: (usize, usize, usize, bool),
 }
 
@@ -114,14 +118,15 @@ impl DataOps {
         Self(RBTree::new())
     }
 
-    /// Whether functions of the ops at this address may have stubs.
+    /// Returns true if functions of the ops at this address may have stubs.
     pub(super) fn has(&self, ops: usize) -> bool {
         self.0.get(&ops).is_some()
     }
 
-    /// Makes stubs for new functions; those for which there is no room call the ops's own trampoline.
+    /// Makes stubs for new functions. Functions that do not get one call the ops's own trampoline.
     ///
-    /// Errors: -ENOMEM; -ERANGE if the callback is more than 2 GiB away; -EOPNOTSUPP if the kernel's code uses R11.
+    /// Errors: -ENOMEM; -ERANGE if the callback is more than 2 GiB away; -EOPNOTSUPP if the
+    /// kernel's code uses R11.
     pub(crate) fn attach(&mut self, change: &mut DataChange<'_>, templates: &Templates) -> Result {
         let ops = change.ops();
         if !self.has(ops) {
@@ -142,19 +147,19 @@ impl DataOps {
         Ok(())
     }
 
-    /// Frees stubs that nobody calls any more; those who are in one are waited for by the pool.
+    /// Frees stubs that no site calls. The pool waits for tasks that still execute one.
     pub(crate) fn detach(&mut self, change: &mut DataChange<'_>) {
         for entry in change.entries() {
             let stub = core::mem::replace(&mut entry.stub, 1);
             if stub > 1 {
-                // SAFETY: By the type invariant of `DataChange` it is from `attach()`, for this length, and has been written. It is
-                // taken out of the entry, which alone has it.
+                // SAFETY: By the type invariant of `DataChange` it is from `attach()`, for this
+                // length, and has been written. It is taken out of the entry, its only owner.
                 drop(unsafe { Slot::from_address(stub, STUB_LEN) });
             }
         }
     }
 
-    /// The same, of all functions of an ops; and nobody comes to its trampoline any more. Whether there was one.
+    /// Frees all stubs of an ops and retires its trampoline. Returns true if there was one.
     pub(crate) fn release(&mut self, change: &mut DataChange<'_>, closed: &mut Retired) -> bool {
         self.detach(change);
         match self.0.remove(&change.ops()) {
@@ -166,7 +171,7 @@ impl DataOps {
         }
     }
 
-    /// For each.
+    /// Calls `f` for each trampoline.
     pub(crate) fn each(
         &self,
         mut f: impl FnMut(&DataEntry) -> core::fmt::Result,
@@ -182,24 +187,28 @@ impl DataOps {
     }
 }
 
-// SAFETY: `data.c` makes the mutex, by `DEFINE_MUTEX()`, for its own data and this: whether functions may have stubs.
+// SAFETY: `data.c` makes the mutex, by `DEFINE_MUTEX()`, for its own data and for this flag: true
+// if functions may have stubs.
 static LOCK: StaticMutex<bool> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_tramp_data_mutex, false) };
 
-/// Nothing is attached or detached meanwhile.
+/// Guard against attaching and detaching of function data.
 ///
-/// Locks: outside of `ftrace_lock`, of the engine's mutex and of the registry's of hooks: an exit does not attach data.
+/// Locks: outside of `ftrace_lock`, of the engine's mutex and of the hook registry's mutex: an exit
+/// does not attach data.
 pub(crate) struct DataLock(StaticGuard<bool>);
 
 impl DataLock {
-    /// Context: without `ftrace_lock`.
+    /// Waits for the mutex. Context: without `ftrace_lock`.
     pub(crate) fn new() -> Self {
         Self(LOCK.lock())
     }
 
-    /// Attaches the engine by `arm`, with stubs for all functions that are attached, which are freed again if that fails.
+    /// Makes stubs for all attached functions, then attaches the engine by `arm`. Frees the stubs
+    /// if `arm` fails.
     ///
-    /// Errors: those of `arm`; -EBUSY if it has been done before, and [`Self::free_all`] has not.
+    /// Errors: those of `arm`; -EBUSY if the engine is attached already, without [`Self::free_all`]
+    /// since.
     pub(crate) fn arm(&mut self, arm: impl FnOnce() -> Result) -> Result {
         if core::mem::replace(&mut *self.0, true) {
             return Err(EBUSY);
@@ -211,7 +220,8 @@ impl DataLock {
         })
     }
 
-    /// None has one, and functions have no set of the engine's, which could have them called.
+    /// Makes stubs for all attached functions. None has one yet. No function has a set of the
+    /// engine's, through which a site could call a stub.
     fn make_all(&self) {
         // SAFETY: The mutex is held.
         unsafe {
@@ -222,8 +232,8 @@ impl DataLock {
         };
     }
 
-    /// Has the engine free all stubs, unless somebody calls them: it makes no new ones any more, and functions have been renewed
-    /// since.
+    /// Frees all stubs unless sites may still call them. After `renewed`, the engine makes no more
+    /// stubs and no site calls one.
     pub(crate) fn free_all(&mut self, renewed: &Renewed) {
         if renewed.is_last() && core::mem::replace(&mut *self.0, false) {
             self.visit_all();

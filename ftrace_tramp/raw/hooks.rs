@@ -20,7 +20,7 @@ use super::ops::Ops;
 use super::ops_sets::SetChange;
 use super::ops_sets::Step;
 
-/// The answer of an exit that may have done what was asked for.
+/// Converts an exit's result into its answer: true ends the chain.
 fn answer(done: bool) -> Answer<NoReturn> {
     match done {
         true => Answer::Terminate,
@@ -28,15 +28,16 @@ fn answer(done: bool) -> Answer<NoReturn> {
     }
 }
 
-/// The exits, not armed yet: an ops needs a trampoline, or another call in it; and needs it no longer. They return whether they
-/// have dealt with it. Errors: as for `Builder::register_engine()`.
+/// Registers the disarmed exits that create, update and free trampolines. Both return true if they
+/// have handled the ops. Errors: as for `Builder::register_engine()`.
 pub(crate) fn register(
     name: &CStr,
     update: fn(Ops<'_>) -> bool,
     free: fn(Ops<'_>) -> bool,
 ) -> Result<(Registered<TrampolineUpdate>, Registered<TrampolineFree>), ferro_gkhi::Error> {
-    // SAFETY: What an exit leaves in an ops is what `Code::attach()` has written there. The hook passes an ops that is there until
-    // the exit returns, with `ftrace_lock` held, with which alone its trampoline changes.
+    // SAFETY: The exit stores in an ops only the result of `Code::attach()`. The hook passes an ops
+    // that is valid until the exit returns. It holds `ftrace_lock`, without which the trampoline of
+    // an ops never changes.
     let update = unsafe {
         Registered::<TrampolineUpdate>::builder(name)
             .disarmed()
@@ -44,8 +45,9 @@ pub(crate) fn register(
                 answer(Ops::new(ops).is_some_and(update))
             })
     }?;
-    // SAFETY: The exit takes away what `Code::attach()` has left. The hook passes NULL or an ops that is there until the exit
-    // returns, and that nobody uses, as it is not registered any more or has never been.
+    // SAFETY: The exit removes the trampoline that `Code::attach()` has stored. The hook passes
+    // NULL or an ops that is valid until the exit returns. The ops is unused: no longer registered,
+    // or never registered.
     let free = unsafe {
         Registered::<TrampolineFree>::builder(name)
             .disarmed()
@@ -56,17 +58,19 @@ pub(crate) fn register(
     Ok((update, free))
 }
 
-/// The exits, not armed yet: a function has other ops, and sites are changed.
+/// Disarmed exits for changes of a function's ops and for changes of sites.
 pub(crate) type SetExits = (Registered<TrampolineSet>, Registered<TrampolineSets>);
 
-/// They. `set` returns whether it has answered. Errors: as for `Builder::register_engine()`.
+/// Registers the exits. `set` returns true if it has answered. Errors: as for
+/// `Builder::register_engine()`.
 pub(crate) fn register_sets(
     name: &CStr,
     set: fn(SetChange<'_>) -> bool,
     step: fn(Step<'_>),
 ) -> Result<SetExits, ferro_gkhi::Error> {
-    // SAFETY: What an exit answers are numbers of `LiveSets`, which has for each the trampoline for the ops of the function. The
-    // hook passes a change that is there until the exit returns, with `ftrace_lock` held.
+    // SAFETY: An exit answers with a number of `LiveSets`, which has the trampoline for the ops of
+    // that function. The hook passes a change that is valid until the exit returns, with
+    // `ftrace_lock` held.
     let set = unsafe {
         Registered::<TrampolineSet>::builder(name)
             .disarmed()
@@ -86,13 +90,13 @@ pub(crate) fn register_sets(
     Ok((set, sets))
 }
 
-/// The exit, not armed yet: functions get data of their own, or lose it. Errors: as for `Builder::register_engine()`.
+/// Registers the disarmed exit for per-function data. Errors: as for `Builder::register_engine()`.
 pub(crate) fn register_data(
     name: &CStr,
     change: fn(DataChange<'_>),
 ) -> Result<Registered<TrampolineData>, ferro_gkhi::Error> {
-    // SAFETY: What the exit leaves in the entries are stubs of `DataOps`, each for its entry's data. The hook passes a change that
-    // is there until the exit returns, with `ftrace_lock` held.
+    // SAFETY: The exit stores in the entries only stubs of `DataOps`, each for its entry's data.
+    // The hook passes a change that is valid until the exit returns, with `ftrace_lock` held.
     unsafe {
         Registered::<TrampolineData>::builder(name)
             .disarmed()

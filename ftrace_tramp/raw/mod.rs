@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only the trampoline engine needs `unsafe` for.
+//! Code of the trampoline engine that needs `unsafe`.
 
 pub(crate) mod func_data;
 pub(crate) mod hooks;

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine's mutex, which `builtin.c` has.
+//! The engine's mutex, defined in `builtin.c`.
 //!
-//! Contexts: process; sleeps. Locks, outermost first: that of functions' data, `ftrace_lock`, this, those of the pool, `text_mutex`.
+//! Contexts: process; sleeps. Locks, outermost first: that for functions' data, `ftrace_lock`,
+//! this, the pool's locks, `text_mutex`.
 
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 
-/// What the engine's mutex protects.
+/// Mutex with the data that it protects.
 pub(crate) struct EngineMutex<T>(StaticMutex<T>);
 
 impl<T> EngineMutex<T> {
-    /// For one static only: a second one would have the same mutex, and taking both would be a deadlock.
+    /// Wraps `ferro_tramp_mutex`. Use it for one static only: a second one would share the mutex,
+    /// and taking both would deadlock.
     pub(crate) const fn new(data: T) -> Self {
-        // SAFETY: `builtin.c` makes the mutex, by `DEFINE_MUTEX()`, for this engine, and stays. If there were two of these, the
-        // mutex would still let one task at a time at the data of each.
+        // SAFETY: `builtin.c` makes the mutex, by `DEFINE_MUTEX()`, for this engine, and never
+        // frees it. With two of these, the mutex would still admit only one task at a time to the
+        // data of each.
         Self(unsafe { StaticMutex::new(&raw mut bindings::ferro_tramp_mutex, data) })
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The `struct ftrace_ops` of a client, while ftrace has us make its trampoline, or free it.
+//! A client's `struct ftrace_ops`, while ftrace asks for its trampoline to be made or freed.
 //!
 //! Contexts: process, sleeps.
 
@@ -21,22 +21,23 @@ same_offset!(
 ///
 /// # Invariants
 ///
-/// There for `'a`. Nobody else changes its flags and its trampoline meanwhile.
+/// Valid for `'a`. No other code changes its flags or its trampoline for `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct Ops<'a>(NonNull<bindings::ftrace_ops>, PhantomData<&'a ()>);
 
 impl Ops<'_> {
-    /// [`None`] for NULL.
+    /// Returns [`None`] for NULL.
     ///
     /// # Safety
     ///
-    /// `ops` is NULL, or there for `'a`, and ftrace has it at rest: nobody else changes its flags and its trampoline.
+    /// `ops` is NULL or valid for `'a`, and ftrace has it at rest: no other code changes its flags
+    /// or its trampoline.
     pub(super) unsafe fn new(ops: *mut bindings::ftrace_ops) -> Option<Self> {
         // INVARIANT: The caller guarantees it.
         NonNull::new(ops).map(|ops| Self(ops, PhantomData))
     }
 
-    /// What it is found by.
+    /// Returns the address, the key in the registry.
     pub(crate) fn address(self) -> usize {
         self.0.as_ptr().addr()
     }
@@ -46,54 +47,59 @@ impl Ops<'_> {
     }
 
     fn flags(self) -> usize {
-        // SAFETY: By the type invariant it is there, and nobody changes the flags.
+        // SAFETY: By the type invariant it is valid, and no other code changes the flags.
         unsafe { (*self.0.as_ptr()).flags }
     }
 
-    /// Whether the callback gets all registers.
+    /// Returns true if the callback gets all registers.
     pub(crate) fn saves_regs(self) -> bool {
         self.flags() & bindings::FTRACE_OPS_FL_SAVE_REGS as usize != 0
     }
 
-    /// Whether it has functions call others directly.
+    /// Returns true for an ops of direct calls.
     pub(super) fn is_direct(self) -> bool {
         self.flags() & bindings::FTRACE_OPS_FL_DIRECT as usize != 0
     }
 
-    /// Returns true if its callback may change where execution goes on, as a livepatch does.
+    /// Returns true if its callback may change where execution continues, as a livepatch does.
     pub(crate) fn changes_ip(self) -> bool {
         self.flags() & bindings::FTRACE_OPS_FL_IPMODIFY as usize != 0
     }
 
-    /// The address of its trampoline, whoever made it; 0 if there is none.
+    /// Returns the address of its trampoline, regardless of its maker; 0 if it has none.
     pub(crate) fn trampoline(self) -> usize {
-        // SAFETY: By the type invariant it is there, and nobody changes the field.
+        // SAFETY: By the type invariant it is valid, and no other code changes the field.
         unsafe { (*self.0.as_ptr()).trampoline }
     }
 
-    /// The function that its trampoline has to call now. Only while ftrace has its lock, which is where it asks for a
-    /// trampoline.
+    /// Returns the function that its trampoline has to call now. Context: `ftrace_lock` held, as
+    /// when ftrace asks for a trampoline.
     pub(crate) fn function(self) -> CallTarget {
-        // SAFETY: By the type invariant it is there. What the function looks at changes with `ftrace_lock` only.
+        // SAFETY: By the type invariant it is valid. The state that the function reads changes with
+        // `ftrace_lock` only.
         let function = unsafe { bindings::ferro_tramp_function(self.0.as_ptr()) };
         CallTarget::new(function as u64)
     }
 
-    /// The same when ftrace has given up: nothing that counts, if the ops has just gone.
+    /// Returns the function to call after ftrace has failed: a no-op if the ops has just been
+    /// unregistered.
     pub(crate) fn last_function(self) -> CallTarget {
         // SAFETY: As for `function()`.
         let function = unsafe { bindings::ferro_tramp_last_function(self.0.as_ptr()) };
         CallTarget::new(function as u64)
     }
 
-    /// Has ftrace use the code at `at` in place of its own: of functions that only this ops traces.
+    /// Makes ftrace use the code at `at` instead of its own, for functions that only this ops
+    /// traces.
     ///
     /// # Safety
     ///
-    /// It is a trampoline for this ops, which stays until ftrace says that the ops needs it no longer.
+    /// `at` is a trampoline for this ops, which stays until ftrace says that the ops no longer
+    /// needs it.
     pub(super) unsafe fn set_trampoline(self, at: usize, len: usize) {
         let ops = self.0.as_ptr();
-        // SAFETY: By the type invariant it is there, and nobody else uses these fields. The caller guarantees what is there.
+        // SAFETY: By the type invariant it is valid, and no other code uses these fields. The
+        // caller guarantees the code at `at`.
         unsafe {
             (*ops).trampoline = at;
             (*ops).trampoline_size = len;
@@ -101,9 +107,10 @@ impl Ops<'_> {
         }
     }
 
-    /// It has no trampoline any more.
+    /// Detaches the trampoline; ftrace then uses its own code.
     pub(crate) fn clear_trampoline(self) {
-        // SAFETY: By the type invariant it is there, and nobody else uses the field. Without one ftrace uses its own code.
+        // SAFETY: By the type invariant it is valid, and no other code uses the field. Without one
+        // ftrace uses its own code.
         unsafe { (*self.0.as_ptr()).trampoline = 0 };
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sets of ops that functions have, with their trampolines.
+//! Sets of ops that trace the same function, with their trampolines.
 //!
-//! Contexts: process, sleeps; with `ftrace_lock` held, which a [`SetChange`] and a [`Step`] show, where nothing else is said.
-//! What is in the sets that functions have are ops that are registered: ftrace says when a function has other ones, and the
-//! other sets are found no longer before it is done with an ops ([`LiveSets::settle`]), or call it no longer
-//! ([`LiveSets::give_up`]).
+//! Contexts: process, sleeps; `ftrace_lock` held, which a [`SetChange`] and a [`Step`] prove,
+//! unless noted otherwise. The sets in use contain only registered ops: ftrace reports each change
+//! of a function's ops. The other sets stop being found before ftrace is done with an ops
+//! ([`LiveSets::settle`]), or stop calling it ([`LiveSets::give_up`]).
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -32,50 +32,51 @@ use super::template::Templates;
 
 const _: () = assert!(MAX_SETS == bindings::FTRACE_SETS as usize);
 
-/// The bit that all addresses of the kernel have, `FTRACE_SET_KERNEL`.
+/// Bit that is set in all kernel addresses, `FTRACE_SET_KERNEL`.
 const KERNEL: usize = 1 << 63;
 
-/// A function that has other ops, which ftrace waits for the set of.
+/// Change of a function's ops; ftrace waits for the number of its new set.
 ///
 /// # Invariants
 ///
-/// The structure is there for `'a`, and says what is so. `ftrace_lock` is held.
+/// The structure is valid and accurate for `'a`. `ftrace_lock` is held.
 pub(crate) struct SetChange<'a>(NonNull<bindings::ftrace_set_change>, PhantomData<&'a ()>);
 
-/// Where ftrace is with changing sites.
+/// Phase of ftrace's site changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// It is about to.
+    /// ftrace is about to change sites.
     Before,
-    /// It has.
+    /// ftrace has changed them.
     After,
-    /// It has given up: a site may call what it called before.
+    /// ftrace has failed: a site may still call its old target.
     GivenUp,
 }
 
-/// ftrace changes sites.
+/// Step of ftrace's site changes.
 ///
 /// # Invariants
 ///
-/// `ftrace_lock` is held for `'a`. All ops in sets that sites may call are there for `'a`, and so is each that has a trampoline.
+/// `ftrace_lock` is held for `'a`. All ops in sets that sites may call are valid for `'a`, and so
+/// is each that has a trampoline.
 pub(crate) struct Step<'a> {
     when: When,
     _lock: PhantomData<&'a ()>,
 }
 
 impl SetChange<'_> {
-    /// [`None`] for NULL.
+    /// Returns [`None`] for NULL.
     ///
     /// # Safety
     ///
-    /// `change` is NULL, or what ftrace passes to the hook, for `'a`.
+    /// `change` is NULL, or the pointer that ftrace passes to the hook, for `'a`.
     pub(super) unsafe fn new(change: *mut bindings::ftrace_set_change) -> Option<Self> {
         // INVARIANT: The caller guarantees it.
         NonNull::new(change).map(|change| Self(change, PhantomData))
     }
 
     fn get(&self) -> Change {
-        // SAFETY: By the type invariant it is there, and nobody changes it meanwhile.
+        // SAFETY: By the type invariant it is valid, and no other code changes it for `'a`.
         let raw = unsafe { self.0.as_ref() };
         let ops = raw.ops.expose_provenance();
         Change {
@@ -92,18 +93,20 @@ impl SetChange<'_> {
     }
 
     fn answer(self, set: u16) {
-        // SAFETY: By the type invariant it is there, and the field is the exit's.
+        // SAFETY: By the type invariant it is valid, and the exit owns the field.
         unsafe { (*self.0.as_ptr()).set = usize::from(set) };
     }
 }
 
 impl Step<'_> {
+    /// Wraps a step.
+    ///
     /// # Safety
     ///
-    /// `step` is what ftrace passes to the hook, for `'a`.
+    /// `step` is the value that ftrace passes to the hook, for `'a`.
     pub(super) unsafe fn new(step: u32) -> Self {
-        // INVARIANT: ftrace holds its lock while it fires the hook. An ops that goes is there until ftrace has changed sites, or
-        // given up.
+        // INVARIANT: ftrace holds its lock while it fires the hook. An ops that is being
+        // unregistered stays valid until ftrace has changed sites, or failed.
         Self {
             when: match step {
                 bindings::ftrace_sets_step_FTRACE_SETS_CHANGE => When::Before,
@@ -114,13 +117,13 @@ impl Step<'_> {
         }
     }
 
-    /// Where it is.
+    /// Returns the phase.
     pub(crate) fn when(&self) -> When {
         self.when
     }
 }
 
-/// What ftrace knows, while its lock is held.
+/// Access to ftrace's lists while its lock is held.
 struct Kernel;
 
 fn raw_ops(address: usize) -> *mut bindings::ftrace_ops {
@@ -129,7 +132,8 @@ fn raw_ops(address: usize) -> *mut bindings::ftrace_ops {
 
 impl Ftrace for Kernel {
     fn is_before(&self, ops: usize, other: usize) -> bool {
-        // SAFETY: It compares the addresses with those in its list. This is used within `LiveSets::change()`, with `ftrace_lock`.
+        // SAFETY: It only compares the addresses with those in its list. This is used within
+        // `LiveSets::change()`, with `ftrace_lock`.
         unsafe { bindings::ferro_tramp_is_before(raw_ops(ops), raw_ops(other)) }
     }
 
@@ -145,21 +149,21 @@ impl Ftrace for Kernel {
     }
 }
 
-/// Why functions of a set call ftrace's list function.
+/// Reason why functions of a set call ftrace's list function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FallbackReason {
     /// They have too many ops.
     Many,
-    /// One of the ops has functions call others directly, which takes a trampoline of ftrace's own.
+    /// One of the ops is for direct calls, which need ftrace's own trampoline.
     Direct,
-    /// There was no memory, or no room in reach.
+    /// Out of memory, or out of pool memory in reach.
     NoMemory,
 }
 
-/// What a set has.
+/// Call target of a set.
 enum SetTramp {
-    /// Of one ops: its own trampoline, whoever made it; 0 if it has none. Or, without [`KERNEL`], the address of the ops, if it is
-    /// that of a `struct ftrace_data_ops`.
+    /// For a single ops, the address of its own trampoline, regardless of its maker; 0 if it has
+    /// none. For a `struct ftrace_data_ops`, the address of the ops without [`KERNEL`].
     Own(usize),
     Made(KBox<SharedTrampoline>),
     FallbackReason(FallbackReason),
@@ -190,27 +194,28 @@ impl Places for Room {
     }
 }
 
-/// The sets that there are, with their trampolines.
+/// All sets in use, with their trampolines.
 pub(crate) struct LiveSets {
     sets: Sets<Room>,
-    /// There is a [`Quiescing`] or a [`Quiesced`].
+    /// A [`Quiescing`] or a [`Quiesced`] exists.
     leaving: bool,
 }
 
-/// A set, for the list.
+/// Set of ops, for the debugfs list.
 pub(crate) struct SetEntry {
-    /// How many ops; 0 if they are too many.
+    /// Number of ops; 0 if they are too many.
     pub(crate) members: usize,
-    /// How many functions.
+    /// Number of functions.
     pub(crate) functions: u32,
-    /// Where its trampoline is, what it uses, its slot, and whether callbacks get all registers.
+    /// Address, used bytes, slot length in bytes, and true if callbacks get all registers.
     pub(crate) made: Result<(usize, usize, usize, bool), FallbackReason>,
 }
 
 fn set_address(set: u16, address: usize) {
     let all = (&raw mut bindings::ftrace_set_addresses).cast::<usize>();
     if usize::from(set) < MAX_SETS {
-        // SAFETY: It has so many words. They are used with `ftrace_lock` held; the callers hold it, or nobody has the number.
+        // SAFETY: It has so many words. They are used with `ftrace_lock` held. The callers hold it,
+        // or the number is free.
         unsafe { all.add(usize::from(set)).write_volatile(address) };
     }
 }
@@ -223,7 +228,7 @@ impl LiveSets {
         }
     }
 
-    /// Says which set a function has; none if `none` says so.
+    /// Reports the set of a function to ftrace; no set if `none` is true.
     pub(crate) fn change(&mut self, change: SetChange<'_>, none: bool) {
         let mut what = change.get();
         if none {
@@ -233,7 +238,7 @@ impl LiveSets {
         change.answer(set);
     }
 
-    /// Makes trampolines for the sets that functions have now.
+    /// Makes trampolines for the sets in use.
     pub(crate) fn prepare(&mut self, _step: &Step<'_>, templates: &Templates, data: &DataOps) {
         self.sets.prepare(|set, members| {
             let tramp = match members.as_slice() {
@@ -255,7 +260,8 @@ impl LiveSets {
         let (mut saves_regs, mut direct, mut own) = (false, false, 0);
         for (raw, address) in raw.iter_mut().zip(members.as_slice()) {
             *raw = raw_ops(*address);
-            // SAFETY: It is a member of a set that a function has: an ops that is registered, and stays so with `ftrace_lock`.
+            // SAFETY: It is a member of a set in use: an ops that is registered, and stays so with
+            // `ftrace_lock`.
             if let Some(ops) = unsafe { Ops::new(*raw) } {
                 saves_regs |= ops.saves_regs();
                 direct |= ops.is_direct();
@@ -274,32 +280,34 @@ impl LiveSets {
         }
     }
 
-    /// Sites are as they are to be. Whether there are trampolines that nobody calls any more, and nobody waits for yet.
+    /// Records that sites are up to date. Returns true if there are unused trampolines that no task
+    /// waits for yet.
     pub(crate) fn settle(&mut self, _step: &Step<'_>) -> bool {
         self.sets.settle()
     }
 
-    /// The function of an ops has changed.
+    /// Updates the function of an ops in all sets that contain it.
     pub(crate) fn aim(&mut self, ops: Ops<'_>) {
         self.sets.of_member(ops.address(), |tramp, at| {
             if let (SetTramp::Made(made), Ok(at)) = (tramp, u32::try_from(at)) {
-                // SAFETY: It is a member of this set, at that place, and there.
+                // SAFETY: It is a member of this set, at that position, and valid.
                 unsafe { bindings::ferro_tramp_set_aim(made.ops(), at) };
             }
         });
     }
 
-    /// ftrace has given up: what its functions call, also one that has other ops now, no longer calls an ops that has just gone.
+    /// Handles ftrace's failure: sites stuck with an old set no longer call an ops that has just
+    /// been unregistered.
     pub(crate) fn give_up(&mut self, _step: &Step<'_>) {
         for tramp in self.sets.codes() {
             if let SetTramp::Made(made) = tramp {
-                // SAFETY: As a `Step` shows, its members are there, and `ftrace_lock` is held.
+                // SAFETY: As a `Step` proves, its members are valid, and `ftrace_lock` is held.
                 unsafe { bindings::ferro_tramp_set_give_up(made.ops()) };
             }
         }
     }
 
-    /// For each set that functions have.
+    /// Calls `f` for each set of several ops in use.
     pub(crate) fn each(
         &self,
         mut f: impl FnMut(&SetEntry) -> core::fmt::Result,
@@ -317,7 +325,7 @@ impl LiveSets {
                 }
                 Some(SetTramp::FallbackReason(why)) => Err(*why),
                 None if set == usize::from(MANY) => Err(FallbackReason::Many),
-                // Those are listed with their ops, or no site calls them yet.
+                // Sets of one ops are listed with their ops; for the others no site calls them yet.
                 _ => continue,
             };
             f(&SetEntry {
@@ -329,8 +337,8 @@ impl LiveSets {
         Ok(())
     }
 
-    /// Begins to free the trampolines that no function has any more, and the closed ones; [`None`] if there are none, or somebody
-    /// has begun. Context: with `ftrace_lock` or without.
+    /// Begins to free closed trampolines and those of sets without functions. Returns [`None`] if
+    /// there are none, or if this has begun already. Context: with `ftrace_lock` or without.
     pub(crate) fn begin_leaving(&mut self, closed: Retired) -> Option<Quiescing> {
         let sets = !self.leaving && self.sets.begin_leaving();
         if !sets && closed.is_empty() {
@@ -340,7 +348,7 @@ impl LiveSets {
         Some(Quiescing { sets, closed })
     }
 
-    /// Takes them. Context: with `ftrace_lock` or without.
+    /// Removes them from the sets and returns them. Context: with `ftrace_lock` or without.
     pub(crate) fn left(&mut self, Quiesced(gone): Quiesced) -> Reclaimable {
         let mut all = gone.closed;
         if gone.sets {
@@ -352,41 +360,42 @@ impl LiveSets {
                 }
             }
         }
-        // SAFETY: What `begin_leaving()` has found, alone, and what was closed before it, is what a `Quiesced` says nobody is in.
+        // SAFETY: `begin_leaving()` has found these alone, and the closed ones were closed before
+        // it. A `Quiesced` proves that no task is in them.
         unsafe { all.left() }
     }
 }
 
-/// Those who are in trampolines that nobody calls are to be waited for.
+/// Unused trampolines that a task may still be in.
 pub(crate) struct Quiescing {
-    /// There are sets without functions.
+    /// Some sets have no functions.
     sets: bool,
     closed: Retired,
 }
 
-/// They have been.
+/// Unused trampolines that no task is in.
 pub(crate) struct Quiesced(Quiescing);
 
 impl Quiescing {
-    /// Waits. Context: without locks.
+    /// Waits until no task is in them. Context: without locks.
     pub(crate) fn wait(self) -> Quiesced {
-        // SAFETY: Has no requirement but that this may sleep.
+        // SAFETY: Requires only that this may sleep.
         unsafe { bindings::ferro_tramp_wait() };
         Quiesced(self)
     }
 }
 
-/// Has `engine::left()` called soon, in a work item; once if it has not begun.
+/// Schedules a work item that calls `registry::left()`; calls before it starts are merged.
 pub(crate) fn call_later() {
     extern "C" fn later() {
         crate::registry::left();
     }
-    // SAFETY: The function is there until `call_stop()`, which the engine's last step is.
+    // SAFETY: The function stays valid until `call_stop()`, the engine's last step.
     unsafe { bindings::ferro_tramp_call_later(Some(later)) };
 }
 
-/// It is not called any more, and has returned. Context: without locks.
+/// Cancels the work item, or waits for it. Context: without locks.
 pub(crate) fn call_stop() {
-    // SAFETY: Has no requirement but that this may sleep.
+    // SAFETY: Requires only that this may sleep.
     unsafe { bindings::ferro_tramp_call_stop() };
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Having ftrace make its trampolines anew.
+//! Rebuild of all trampolines by ftrace.
 //!
 //! Contexts: process, sleeps; without `ftrace_lock`, and without the engine's mutex.
 
@@ -8,31 +8,33 @@ use kernel::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
 
-/// All trampolines have been made anew. If the engine was about to go when that began, nobody calls what it has made for
-/// functions, or is in it.
+/// Proof that ftrace has rebuilt all trampolines. If the engine was about to be detached before, no
+/// site calls the stubs and sets that it has made, and no task is in them.
 pub(crate) struct Renewed {
     is_last: bool,
 }
 
 impl Renewed {
-    /// Whether the engine was about to go when it began.
+    /// Returns true if the engine was about to be detached when the rebuild began.
     pub(super) fn is_last(&self) -> bool {
         self.is_last
     }
 }
 
-/// Calls a function with `ftrace_lock` held: in no change of ops or of sites. Context: without the engine's mutex.
+/// Calls a function with `ftrace_lock` held, so outside of any change of ops or sites. Context:
+/// without the engine's mutex.
 pub(crate) fn with_ftrace_lock(function: extern "C" fn()) {
     // SAFETY: It calls the function, and sleeps, as this function's context allows.
     unsafe { bindings::ferro_tramp_locked(Some(function)) };
 }
 
-/// Frees the trampolines of all ops and has them made, by whoever is attached. Waits until nobody is in them.
+/// Rebuilds the trampolines of all ops, by the attached engine or by the kernel. Waits until no
+/// task is in the old ones.
 ///
-/// Errors: -ENODEV if ftrace has given up: they stay, and are called for ever.
+/// Errors: -ENODEV if ftrace has failed: the old ones stay callable and are never freed.
 pub(crate) fn renew() -> Result<Renewed> {
     let is_last = crate::registry::is_leaving();
-    // SAFETY: It takes nothing from us, and sleeps, as this function's context allows.
+    // SAFETY: It has no arguments, and sleeps, as this function's context allows.
     to_result(unsafe { bindings::ftrace_renew_trampolines() })?;
     Ok(Renewed { is_last })
 }

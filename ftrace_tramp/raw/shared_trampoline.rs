@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trampolines that are no ops's: an ops stands in for whom they are, so that ftrace shows and finds them.
+//! Trampolines that belong to no single ops. A placeholder ops represents each one, so that ftrace
+//! shows and finds it.
 //!
 //! Contexts: process, sleeps.
 
@@ -15,24 +16,25 @@ use kernel::prelude::*;
 use super::template::Templates;
 use super::trampoline::Code;
 
-/// A trampoline, and what stands for its ops. It stays, also if this is dropped, until a [`Reclaimable`] has it.
+/// Trampoline with its placeholder ops. Dropping this leaks it; only a [`Reclaimable`] frees it.
 pub(crate) struct SharedTrampoline {
     code: ManuallyDrop<Code>,
-    /// What `builtin.c` has made for it.
+    /// Placeholder ops, made by `builtin.c`.
     ops: NonNull<bindings::ftrace_ops>,
     saves_regs: bool,
-    /// The next of a [`Retired`].
+    /// Next one in a [`Retired`].
     next: Option<KBox<SharedTrampoline>>,
 }
 
-// SAFETY: What `ops` points to is used with `ftrace_lock` held, or by who alone has this.
+// SAFETY: `ops` is dereferenced with `ftrace_lock` held, or by the only owner of this.
 unsafe impl Send for SharedTrampoline {}
 
-/// What `builtin.c` makes, until a [`SharedTrampoline`] has it.
+/// Placeholder ops, until a [`SharedTrampoline`] owns it.
 struct NewOps(NonNull<bindings::ftrace_ops>);
 
 impl NewOps {
-    /// For a set of ops, which are registered; nobody's if there are none. Context: `ftrace_lock` held.
+    /// Makes a placeholder for a set of registered ops, or for no ops if `members` is empty.
+    /// Context: `ftrace_lock` held.
     fn new(members: &mut [*mut bindings::ftrace_ops], saves_regs: bool) -> Result<Self> {
         let count = u32::try_from(members.len())?;
         // SAFETY: The caller holds `ftrace_lock`, and has so many members.
@@ -47,13 +49,13 @@ impl NewOps {
 
 impl Drop for NewOps {
     fn drop(&mut self) {
-        // SAFETY: Nobody else knows it.
+        // SAFETY: No other code knows it.
         unsafe { bindings::ferro_tramp_set_free(self.0.as_ptr()) };
     }
 }
 
 impl SharedTrampoline {
-    /// For a set of ops, which are registered. Context: `ftrace_lock` held.
+    /// Makes the trampoline of a set of registered ops. Context: `ftrace_lock` held.
     ///
     /// Errors: -ENOMEM; -ERANGE if the image is more than 2 GiB away.
     pub(super) fn of_set(
@@ -74,9 +76,11 @@ impl SharedTrampoline {
         )
     }
 
-    /// One that calls a function with what is in R11. Context: `ftrace_lock` held.
+    /// Makes a trampoline that passes R11 to a function as third argument. Context: `ftrace_lock`
+    /// held.
     ///
-    /// Errors: -ENOMEM; -ERANGE if the function is more than 2 GiB away; -EOPNOTSUPP if the kernel's code uses R11.
+    /// Errors: -ENOMEM; -ERANGE if the function is more than 2 GiB away; -EOPNOTSUPP if the
+    /// kernel's code uses R11.
     pub(super) fn from_r11(
         function: CallTarget,
         saves_regs: bool,
@@ -96,12 +100,13 @@ impl SharedTrampoline {
         let room = KBox::new_uninit(GFP_KERNEL)?;
         let code = Code::new(function, third, templates.get(saves_regs))?;
         let ops = ops.into_inner();
-        // SAFETY: It is ours, and nobody else knows it yet.
+        // SAFETY: This function owns it, and no other code knows it yet.
         unsafe {
             (*ops.as_ptr()).trampoline = code.address();
             (*ops.as_ptr()).trampoline_size = code.used();
         }
-        // SAFETY: The caller holds `ftrace_lock`. It stays until a `Reclaimable` frees it, which takes it back first.
+        // SAFETY: The caller holds `ftrace_lock`. It stays until a `Reclaimable` frees it, which
+        // unregisters it first.
         unsafe { bindings::ftrace_set_trampoline_made(ops.as_ptr()) };
         Ok(KBox::write(
             room,
@@ -114,52 +119,55 @@ impl SharedTrampoline {
         ))
     }
 
-    /// The trampoline.
+    /// Returns the trampoline.
     pub(crate) fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Whether callbacks get all registers.
+    /// Returns true if callbacks get all registers.
     pub(crate) fn saves_regs(&self) -> bool {
         self.saves_regs
     }
 
-    /// What stands for its ops.
+    /// Returns the placeholder ops.
     pub(super) fn ops(&self) -> *mut bindings::ftrace_ops {
         self.ops.as_ptr()
     }
 }
 
-/// Trampolines that no function calls any more. Dropped, they stay where they are.
+/// Trampolines that no function calls. Dropping this leaks them.
 #[derive(Default)]
 pub(crate) struct Retired(Option<KBox<SharedTrampoline>>);
 
 impl Retired {
-    /// One more.
+    /// Adds one.
     pub(super) fn close(&mut self, mut code: KBox<SharedTrampoline>) {
         code.next = self.0.take();
         self.0 = Some(code);
     }
 
-    /// Whether there is none.
+    /// Returns true if there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
+    /// Marks them as free to reclaim.
+    ///
     /// # Safety
     ///
-    /// Nobody calls them, and nobody is in them.
+    /// No site calls them, and no task is in them.
     pub(super) unsafe fn left(self) -> Reclaimable {
         // INVARIANT: The caller guarantees it.
         Reclaimable(self.0)
     }
 }
 
-/// Trampolines that nobody calls and nobody is in. Dropping it frees them: without `ftrace_lock` and the engine's mutex.
+/// Trampolines that no site calls and no task is in. Dropping this frees them; drop it without
+/// `ftrace_lock` and the engine's mutex.
 ///
 /// # Invariants
 ///
-/// As it says, of the first and those after it.
+/// The above is true for each one in the list.
 pub(crate) struct Reclaimable(Option<KBox<SharedTrampoline>>);
 
 impl Drop for Reclaimable {
@@ -169,19 +177,19 @@ impl Drop for Reclaimable {
         };
         let mut at = first;
         while let Some(next) = at.next.as_deref() {
-            // SAFETY: Nobody uses the field of what is in no list of ftrace's.
+            // SAFETY: The ops is in no list of ftrace's, so no other code uses the field.
             unsafe { (*at.ops()).next = next.ops() };
             at = next;
         }
-        // SAFETY: `new()` has shown them. By the type invariant this is the end of them. The last one's `next` is NULL, as
-        // `builtin.c` has made it.
+        // SAFETY: `new()` has registered them. By the type invariant they can end here. The last
+        // one's `next` is NULL, as `builtin.c` has made it.
         unsafe { bindings::ftrace_set_trampolines_gone(first.ops()) };
         while let Some(mut made) = self.0.take() {
             self.0 = made.next.take();
-            // SAFETY: Nobody uses the field after this: `made` goes. By the type invariant nobody is in the code, and nobody finds
-            // it.
+            // SAFETY: `made` is dropped without using the field again. By the type invariant no
+            // task is in the code, and no code finds it.
             unsafe { ManuallyDrop::take(&mut made.code).free() };
-            // SAFETY: As nobody finds the code nobody finds the ops that stands for it.
+            // SAFETY: The code cannot be found, so its placeholder ops cannot, either.
             unsafe { bindings::ferro_tramp_set_free(made.ops()) };
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's own trampolines, which ours are copied from.
+//! The kernel's own trampolines, as templates for the engine's copies.
 //!
 //! Contexts: process, sleeps.
 
@@ -13,26 +13,26 @@ use ferro_sys::code::text::TextMutex;
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// `ftrace_caller` or `ftrace_regs_caller`.
+/// Template of `ftrace_caller` or `ftrace_regs_caller`.
 ///
 /// # Invariants
 ///
 /// Made of the kernel's code.
 pub(crate) struct KernelTemplate(KBox<Template>);
 
-/// Why there is none.
+/// Reason why a template could not be made.
 pub(crate) enum NoTemplate {
-    /// The code is not what the engine knows.
+    /// The engine does not know this code.
     Refused(Refusal),
     /// -ENOMEM, or -EFAULT if the kernel's code cannot be read.
     Error(Error),
 }
 
 impl KernelTemplate {
-    /// The one for callbacks that get all registers, or the other.
+    /// Reads `ftrace_regs_caller` if callbacks get all registers, `ftrace_caller` otherwise.
     pub(crate) fn new(saves_regs: bool) -> Result<Self, NoTemplate> {
         let mut raw = bindings::ferro_tramp_labels::default();
-        // SAFETY: It writes to the structure, which is this function's.
+        // SAFETY: It writes to this function's own structure.
         unsafe { bindings::ferro_tramp_labels(saves_regs, &raw mut raw) };
         let labels = Labels {
             start: raw.start as u64,
@@ -44,24 +44,24 @@ impl KernelTemplate {
         let mut text = [0; MAX_TEMPLATE];
         let len = raw.end.wrapping_sub(raw.start).min(MAX_TEMPLATE);
         let text = text.get_mut(..len).unwrap_or_default();
-        // While ftrace puts another function there, it has a breakpoint.
+        // Exclude ftrace, which has a breakpoint there while it changes the call.
         let whole = TextMutex::new();
         read_text(raw.start, text).map_err(NoTemplate::Error)?;
         drop(whole);
         let mut template = Template::new(text, &labels).map_err(NoTemplate::Refused)?;
         template.shorten();
-        // INVARIANT: Made of what has just been read.
+        // INVARIANT: Made of the code that was read above.
         let template = KBox::new(template, GFP_KERNEL);
         template.map(Self).map_err(|e| NoTemplate::Error(e.into()))
     }
 
-    /// Its pure half.
+    /// Returns the template without its invariant.
     pub(crate) fn get(&self) -> &Template {
         &self.0
     }
 }
 
-/// The templates of trampolines, without and with all registers.
+/// Templates without and with all registers.
 pub(crate) struct Templates {
     pub(crate) plain: KernelTemplate,
     pub(crate) regs: KernelTemplate,

@@ -25,14 +25,15 @@ use super::ops::Ops;
 use super::ops_sets::Step;
 use super::template::KernelTemplate;
 
-/// The longest ending of a copy, and the word with the ops.
+/// Bytes for the longest ending of a copy and for the word with the ops.
 const REST: usize = 16;
 
-/// A trampoline. It stays, also if this is dropped, until it is detached or freed.
+/// Trampoline in a slot. Dropping this leaks it; detach or free it instead.
 ///
 /// # Invariants
 ///
-/// The slot has a copy of a kernel's template, whose call is at this address. `ops` is the one that it was attached to.
+/// The slot has a copy of a kernel's template, with its call at `call`. `ops` is the ops that it
+/// was attached to.
 pub(crate) struct Code {
     slot: ManuallyDrop<Slot>,
     call: usize,
@@ -40,12 +41,12 @@ pub(crate) struct Code {
     ops: Option<NonNull<bindings::ftrace_ops>>,
 }
 
-// SAFETY: What `ops` points to is used with what shows that it may be.
+// SAFETY: `ops` is dereferenced only with proof that it is valid.
 unsafe impl Send for Code {}
 
-/// How what is at this address has to return.
+/// Returns the way in which code at this address has to return.
 fn ending_at(at: usize) -> Ending {
-    // SAFETY: The function only looks at the address's bits, and at the CPU's features.
+    // SAFETY: The function reads only the address's bits and the CPU's features.
     match unsafe { bindings::ferro_tramp_return_thunk(core::ptr::without_provenance_mut(at)) } {
         0 => Ending::ReturnTrap,
         thunk => Ending::Thunk(JumpTarget::new(thunk as u64)),
@@ -61,10 +62,11 @@ fn errno(error: WriteError) -> Error {
 }
 
 impl Code {
-    /// A trampoline that calls a function with this third argument. It stays until [`Self::free`].
+    /// Makes a trampoline that calls a function with this third argument. It stays until
+    /// [`Self::free`].
     ///
-    /// Errors: -ENOMEM; -ERANGE if the function is more than 2 GiB away; -EOPNOTSUPP if the kernel's code uses R11, and the argument
-    /// is to be there.
+    /// Errors: -ENOMEM; -ERANGE if the function is more than 2 GiB away; -EOPNOTSUPP if the
+    /// argument has to be in R11, but the kernel's code uses R11.
     pub(super) fn new(
         function: CallTarget,
         third: Third,
@@ -74,7 +76,7 @@ impl Code {
         let longest = template.copy_len(Ending::Thunk(JumpTarget::new(0)));
         let mut slot = exec_pool::alloc(longest, User::Trampolines)?;
         let at = slot.address();
-        // The return is behind the template's code.
+        // The return instruction follows the template's code.
         let ending = ending_at(at + template.bytes().len());
         let trampoline = Trampoline {
             function,
@@ -88,7 +90,7 @@ impl Code {
             .write(code, at as u64, &trampoline)
             .map_err(errno)?;
         slot.write_untold(code, &TextMutex::new())?;
-        // INVARIANT: It has just been written.
+        // INVARIANT: The copy was written above.
         Ok(Self {
             slot: ManuallyDrop::new(slot),
             call: at + template.call(),
@@ -97,79 +99,83 @@ impl Code {
         })
     }
 
-    /// Makes a trampoline for an ops that has none, and gives it to it.
+    /// Makes a trampoline for an ops without one, and attaches it.
     ///
     /// Errors: as for [`Self::new`].
     pub(crate) fn attach(ops: Ops<'_>, template: &KernelTemplate) -> Result<Self> {
         let third = Third::Ops(ops.address() as u64);
         let mut code = Self::new(ops.function(), third, template)?;
-        // INVARIANT: It is attached next, which does not fail.
+        // INVARIANT: It is attached next, which cannot fail.
         code.ops = Some(ops.as_non_null());
-        // SAFETY: The slot has a copy of the kernel's trampoline for this ops: by the invariant of `KernelTemplate` it is made of
-        // that. It stays until `detach()`.
+        // SAFETY: By the invariant of `KernelTemplate` the slot has a copy of the kernel's
+        // trampoline, made for this ops. It stays until `detach()`.
         unsafe { ops.set_trampoline(code.address(), code.len) };
         Ok(code)
     }
 
-    /// Has it call another function.
+    /// Retargets its call.
     ///
-    /// Errors: -ERANGE if that is more than 2 GiB away; it calls the old one then.
+    /// Errors: -ERANGE if the function is more than 2 GiB away; the trampoline then calls the old
+    /// one.
     pub(crate) fn aim(&mut self, function: CallTarget) -> Result {
         let code = function.call(self.call as u64).ok_or(ERANGE)?;
-        // SAFETY: By the type invariant the call is there, in the slot that this has. Who executes it calls a function that
-        // ftrace has for this ops, before and after.
+        // SAFETY: By the type invariant the call is there, in this trampoline's own slot. A CPU
+        // that executes it calls a function that ftrace has for this ops, before and after.
         unsafe { TextMutex::new().replace(self.call, &code) };
         Ok(())
     }
 
-    /// Whether it is what this ops has.
+    /// Returns true if this is the trampoline of the ops.
     pub(crate) fn is_of(&self, ops: Ops<'_>) -> bool {
         ops.trampoline() == self.slot.address()
     }
 
-    /// Takes it from its ops, when ftrace says that nobody is in it. What is not this ops's stays as it is.
+    /// Detaches and frees it, after ftrace has waited until no task is in it. Does nothing if it is
+    /// not this ops's.
     pub(crate) fn detach(self, ops: Ops<'_>) {
         if !self.is_of(ops) {
             return;
         }
         ops.clear_trampoline();
-        // SAFETY: The ops no longer has the code, and ftrace has waited for those who were in it.
+        // SAFETY: The ops no longer has the code, and ftrace has waited for tasks in it.
         unsafe { self.free() };
     }
 
-    /// ftrace has given up, and functions may go on calling this: no longer an ops that has just gone.
+    /// Retargets the call after ftrace has failed: sites may still call this, but not an
+    /// unregistered ops.
     ///
     /// Errors: as for [`Self::aim`].
     pub(crate) fn give_up(&mut self, _step: &Step<'_>) -> Result {
         let Some(ops) = self.ops else {
             return Ok(());
         };
-        // SAFETY: By the type invariants this is its trampoline, so that it is there as long as the step.
+        // SAFETY: By the type invariants this is the trampoline of the ops, which is therefore
+        // valid as long as the step.
         let ops = unsafe { Ops::new(ops.as_ptr()) };
         ops.map_or(Ok(()), |ops| self.aim(ops.last_function()))
     }
 
-    /// Gives its memory back.
+    /// Frees its memory.
     ///
     /// # Safety
     ///
-    /// Nobody calls it, and nobody is in it.
+    /// No site calls it, and no task is in it.
     pub(super) unsafe fn free(mut self) {
-        // SAFETY: Nobody uses the field after this: `self` goes. The caller guarantees the rest.
+        // SAFETY: `self` is dropped without using the field again. The caller guarantees the rest.
         unsafe { ManuallyDrop::drop(&mut self.slot) };
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub(crate) fn address(&self) -> usize {
         self.slot.address()
     }
 
-    /// The length of what is used of it, in bytes.
+    /// Returns the length of the code in bytes.
     pub(crate) fn used(&self) -> usize {
         self.len
     }
 
-    /// The length of its slot, in bytes.
+    /// Returns the length of its slot in bytes.
     pub(crate) fn slot_len(&self) -> usize {
         self.slot.len()
     }
