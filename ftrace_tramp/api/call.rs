@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a handler is given: a call of a traced function.
+//! Call of a traced function, as passed to a handler.
 //!
 //! Contexts: any that ftrace traces, NMI included.
 #![deny(unsafe_code)]
@@ -15,12 +15,12 @@ use kernel::types::NotThreadSafe;
 use crate::raw::fregs::Fregs;
 use crate::raw::register::Register;
 
-/// Arguments that are passed in registers.
+/// Number of arguments that are passed in registers.
 pub const REGISTER_ARGUMENTS: usize = 6;
 
-/// A call of a traced function, which is about to run. Proof that this is a handler.
+/// Call of a traced function, which is about to run. Proof that the code runs in a handler.
 ///
-/// It cannot be kept beyond the handler, nor given to another thread.
+/// A handler cannot keep it, nor give it to another thread.
 pub struct FunctionCall<'a> {
     ip: usize,
     parent_ip: usize,
@@ -39,51 +39,56 @@ impl<'a> FunctionCall<'a> {
         }
     }
 
-    /// Where ftrace traces the function: its address, or that of what follows a landing pad at its start.
+    /// Returns the address of the function's site: its first instruction, or the one after its
+    /// landing pad.
     pub fn ip(&self) -> usize {
         self.ip
     }
 
-    /// Where the function returns to. If something else follows its returns too, that may be an address of it.
+    /// Returns the return address of the function. If another tracer follows its returns too, that
+    /// may be an address in the tracer.
     pub fn parent_ip(&self) -> usize {
         self.parent_ip
     }
 
-    /// The CPU that this runs on.
+    /// Returns the current CPU.
     pub fn cpu(&self) -> u32 {
         cpu::current_id()
     }
 
-    /// Nanoseconds of `CLOCK_MONOTONIC`. Between CPUs it can seem to step back a little.
+    /// Returns nanoseconds of `CLOCK_MONOTONIC`. Between CPUs the clock can seem to step back a
+    /// little.
     pub fn time(&self) -> u64 {
         mono_fast_ns()
     }
 
-    /// The thread that calls the function, or that an interrupt which does has interrupted.
+    /// Returns the current thread: the caller, or the thread that the calling interrupt has
+    /// interrupted.
     pub fn task(&self) -> TaskInfo {
         TaskInfo::current()
     }
 
-    /// The function's first arguments, as far as these are integers or pointers. Of a type shorter than a word the upper
-    /// bits mean nothing.
+    /// Returns the function's first arguments, if these are integers or pointers. For a type
+    /// shorter than a word the upper bits are undefined.
     #[inline]
     pub fn arguments(&self) -> [usize; REGISTER_ARGUMENTS] {
         self.fregs.arguments()
     }
 
-    /// The value of a register, if all were saved: see [`Builder::all_registers`](crate::Builder::all_registers).
+    /// Returns the value of a register, if all were saved: see
+    /// [`Builder::all_registers`](crate::Builder::all_registers).
     pub fn register(&self, register: Register) -> Option<usize> {
         self.fregs.all().map(|regs| register.of(regs))
     }
 
-    /// RFLAGS, if all registers were saved.
+    /// Returns RFLAGS, if all registers were saved.
     pub fn flags(&self) -> Option<usize> {
         self.fregs.all().map(|regs| regs.flags)
     }
 
-    /// Reads kernel memory that may not be there: `None` if it is not.
+    /// Reads kernel memory that may be unmapped. Returns `None` if it is.
     ///
-    /// What is read may be changing meanwhile; any bytes are a `T`.
+    /// The memory may change during the read; any bytes are a `T`.
     pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {
         nofault::read_kernel_as(from.addr())
     }

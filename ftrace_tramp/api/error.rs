@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a tracer could not be registered.
+//! Errors of registering a tracer.
 #![deny(unsafe_code)]
 
 use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 
-/// Why a tracer could not be registered. Nothing is traced then.
+/// Reason why a tracer could not be registered. No function is traced then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceError {
-    /// A name, a pattern or an address stands for no function that ftrace can trace: there is none, or it is `notrace`
-    /// (`ENOENT`).
+    /// A name, a pattern or an address matches no function that ftrace can trace: none exists, or
+    /// it is `notrace` (`ENOENT`).
     NotFound,
-    /// Neither names nor patterns nor addresses were given (`EINVAL`).
+    /// No names, patterns or addresses were given (`EINVAL`).
     NoFilter,
     /// Not a name or a pattern (`EINVAL`).
     BadPattern,
-    /// A function has a value in this set already, or is there twice (`EEXIST`).
+    /// A function has a value in this set already, or is listed twice (`EEXIST`).
     Twice,
     /// No memory (`ENOMEM`).
     NoMemory,
-    /// ftrace has found a defect, and given up (`ENODEV`).
+    /// ftrace has found a defect and has failed (`ENODEV`).
     GivenUp,
-    /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
+    /// Called by a handler, or in another context that must not sleep (`EBUSY`).
     MustNotSleep,
-    /// The handler's module is being unloaded, or has been (`ESHUTDOWN`).
+    /// The handler's module is being unloaded, or has been unloaded (`ESHUTDOWN`).
     ModuleGoes,
-    /// Whatever else.
+    /// Any other error.
     Other(Error),
 }
 
@@ -62,7 +62,7 @@ impl From<TraceError> for Error {
     }
 }
 
-/// Refuses what sleeps where nothing may, as in a handler.
+/// Returns an error in contexts that must not sleep, as in a handler.
 pub(crate) fn must_sleep() -> Result<(), TraceError> {
     match may_sleep() {
         true => Ok(()),

@@ -2,31 +2,35 @@
 
 //! Safe function tracing for Rust modules.
 //!
-//! A [`Tracer`] has a handler called at the entry of functions, which are given by their names, by patterns or by addresses.
-//! [`trace_function!`] makes one of a single function, whose handler gets the arguments with their types. In a [`TracerSet`] each
-//! function has a value of its own, which the handler gets.
+//! A [`Tracer`] calls a handler at the entry of functions, which are given by their names, by
+//! patterns or by addresses. [`trace_function!`] makes a tracer of a single function, whose handler
+//! gets the arguments with their types. In a [`TracerSet`] each function has a value of its own,
+//! which the handler gets.
 //!
-//! It stands on the functions of `<linux/ftrace.h>`, so it works with mainline's trampolines and with ours alike. A tracer is
-//! registered when its value is made, and unregistered when it is dropped, which waits until no handler runs any more. Where
-//! nothing may sleep, as in a handler, a work item unregisters it.
+//! The crate uses the functions of `<linux/ftrace.h>`, so it works with mainline's trampolines and
+//! with ours alike. A tracer is registered when its value is made. Dropping it unregisters it and
+//! waits until no handler runs. In contexts that must not sleep, as in a handler, a work item
+//! unregisters it.
 //!
 //! # What a handler may do
 //!
-//! Handlers run wherever traced functions are called: with preemption off, in interrupts and NMIs too, and with whatever locks
-//! the caller holds. RCU is watching; calls from where it is not are not handled. What a handler calls may be traced itself: that
-//! is handled one level deep, and not within that, in each context (thread, softirq, interrupt, NMI). A handler has `&self` and a [`FunctionCall`], neither of which offers anything
-//! that sleeps, allocates or locks, and nothing that it captures can be moved out of it. What a handler reaches by other means is
-//! not checked: no lock of the kernel crate, no allocation, no `schedule()`, and nothing whose last reference it would drop.
+//! Handlers run wherever traced functions are called: with preemption off, in interrupts and NMIs
+//! too, and with any locks that the caller holds. RCU is watching; calls from code where RCU is not
+//! watching are skipped. Functions that a handler calls may be traced, too: such calls are handled
+//! one level deep in each context (thread, softirq, interrupt, NMI). A handler has `&self` and a
+//! [`FunctionCall`]. Neither offers anything that sleeps, allocates or locks, and the handler
+//! cannot move its captures out. Other code of a handler is not checked. It must not take a lock of
+//! the kernel crate, allocate, call `schedule()`, or drop the last reference to anything.
 //!
-//! Handlers look at registers and do not change them: that takes a probe (`ferro_kprobe`).
+//! Handlers read registers and do not change them: use a probe (`ferro_kprobe`) for that.
 //!
 //! # What cannot be enforced
 //!
-//! - What is said above about the handlers' other means.
-//! - That what ftrace has found to be broken is put right: after it has given up (a warning in the log), a tracer that is dropped
-//!   stays in memory, but the code of its handler goes with its module.
-//! - If memory is short while a pattern is being looked up, ftrace leaves out functions and does not say so. Names and addresses
-//!   are taken all or not at all.
+//! - The rules above for the other code of handlers.
+//! - A defect that ftrace has found (a warning in the log). A tracer dropped after that stays in
+//!   memory, but the code of its handler is freed with its module.
+//! - If memory is short during the lookup of a pattern, ftrace leaves out functions without an
+//!   error. For names and addresses it takes all or none.
 //!
 //! # Examples
 //!
@@ -42,7 +46,7 @@ use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
-// The same text serves both APIs, as neither crate needs the other.
+// Both APIs include this file, so that neither crate needs the other.
 #[path = "../../kprobes/api/argument.rs"]
 mod argument;
 mod call;

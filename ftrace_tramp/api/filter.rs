@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which functions a client asks for.
+//! Filter: the functions that a client asks for.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
 
 use crate::error::TraceError;
 
-/// The most bytes of a name or a pattern. No symbol is longer.
+/// Maximum length of a name or a pattern in bytes. No symbol is longer.
 const PATTERN_MAX: usize = 511;
 
-/// Functions by their names, by patterns and by addresses: all that one of them stands for.
+/// Functions by their names, by patterns and by addresses; all matches count.
 #[derive(Clone, Copy)]
 pub(crate) struct Filter<'a> {
     pub(crate) names: &'a [&'a CStr],
@@ -25,7 +25,7 @@ impl Filter<'_> {
         addresses: &[],
     };
 
-    /// Refuses what ftrace would take for something else.
+    /// Refuses text that ftrace would parse as something else.
     pub(crate) fn check(&self) -> Result<(), TraceError> {
         if self.names.is_empty() && self.globs.is_empty() && self.addresses.is_empty() {
             return Err(TraceError::NoFilter);
@@ -39,8 +39,8 @@ impl Filter<'_> {
     }
 }
 
-/// Whether a text is a name, or a pattern if `wild`. For ftrace, a number at the start is an index, `!` takes functions out, and
-/// what follows `:` is a command.
+/// Returns true if a text is a name, or a pattern if `wild`. ftrace parses a leading number as an
+/// index, `!` as a removal, and the text after `:` as a command.
 fn is_pattern(text: &CStr, wild: bool) -> bool {
     let fits = |byte: &u8| match byte {
         b':' | b'!' | b'\\' => false,

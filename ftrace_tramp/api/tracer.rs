@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracers: a handler for the calls of functions.
+//! Tracers: handlers for the calls of functions.
 //!
 //! Contexts: handlers any that ftrace traces, NMI included; the rest process.
 #![deny(unsafe_code)]
@@ -14,11 +14,11 @@ use crate::error::TraceError;
 use crate::filter::Filter;
 use crate::raw::tracer::RawTracer;
 
-/// What to do when a traced function is called. Closures are such handlers.
+/// Handler for the calls of traced functions. Closures are such handlers.
 ///
-/// It runs on several CPUs at a time.
+/// It may run on several CPUs at a time.
 pub trait TraceHandler: Send + Sync + 'static {
-    /// A function is about to run.
+    /// Handles a call; the function is about to run.
     ///
     /// Context: see the crate's documentation.
     fn call(&self, call: &FunctionCall<'_>);
@@ -31,7 +31,7 @@ impl<F: Fn(&FunctionCall<'_>) + Send + Sync + 'static> TraceHandler for F {
     }
 }
 
-/// A closure behind a pointer, so that its tracer has a type that can be named.
+/// Boxed closure, so that its tracer has a type that can be named.
 pub struct Boxed(KBox<dyn Fn(&FunctionCall<'_>) + Send + Sync>);
 
 impl TraceHandler for Boxed {
@@ -41,7 +41,7 @@ impl TraceHandler for Boxed {
     }
 }
 
-/// Describes a [`Tracer`] before it is registered: which functions it traces. There have to be some.
+/// Builder for a [`Tracer`], with at least one function to trace.
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
     filter: Filter<'a>,
@@ -56,7 +56,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Functions of these names, of the kernel and of its modules: all of each name.
+    /// Adds all functions of these names, of the kernel and of its modules.
     pub fn names(self, names: &'a [&'a CStr]) -> Self {
         let filter = Filter {
             names,
@@ -65,8 +65,8 @@ impl<'a> Builder<'a> {
         Self { filter, ..self }
     }
 
-    /// Functions whose names match one of these patterns, in which `*` is any text, `?` any character and `[a-z]` one of
-    /// several.
+    /// Adds functions whose names match a pattern. `*` is any text, `?` any character and `[a-z]` a
+    /// character of a range.
     pub fn globs(self, globs: &'a [&'a CStr]) -> Self {
         let filter = Filter {
             globs,
@@ -75,7 +75,7 @@ impl<'a> Builder<'a> {
         Self { filter, ..self }
     }
 
-    /// Functions at these addresses.
+    /// Adds functions at these addresses.
     pub fn addresses(self, addresses: &'a [usize]) -> Self {
         let filter = Filter {
             addresses,
@@ -84,7 +84,8 @@ impl<'a> Builder<'a> {
         Self { filter, ..self }
     }
 
-    /// Saves all registers for the handler, not only those of arguments, which makes calls dearer.
+    /// Saves all registers for the handler, not only those for arguments. This makes calls more
+    /// expensive.
     pub fn all_registers(self) -> Self {
         Self {
             all_registers: true,
@@ -92,16 +93,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Registers the tracer: the handler is called from now on.
+    /// Registers the tracer. The handler may be called before this returns.
     ///
-    /// Each name, pattern and address has to stand for at least one function that ftrace can trace.
+    /// Each name, pattern and address has to match at least one function that ftrace can trace.
     ///
     /// Context: process; sleeps.
     pub fn register<H: TraceHandler>(self, handler: H) -> Result<Tracer<H>, TraceError> {
         self.register_code_of::<H, H>(handler)
     }
 
-    /// As [`Builder::register`]; what `handler` calls is code of `C`.
+    /// Registers the tracer like [`Builder::register`]; `handler` calls code of `C`.
     fn register_code_of<C, H>(self, handler: H) -> Result<Tracer<H>, TraceError>
     where
         C: TraceHandler,
@@ -118,7 +119,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// As [`Builder::register`], for a tracer whose type can be named. Each call costs an indirect call more.
+    /// Registers a tracer whose type can be named. Each call costs one more indirect call.
     pub fn register_boxed<F>(self, handler: F) -> Result<Tracer, TraceError>
     where
         F: Fn(&FunctionCall<'_>) + Send + Sync + 'static,
@@ -128,31 +129,33 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A handler on the entry of functions, unregistered when it is dropped.
+/// Handler on the entry of functions, unregistered by the drop.
 ///
-/// However many functions it traces, it is one `struct ftrace_ops`. A handler may drop it, its own one included. Then a work
-/// item unregisters it, until which calls still come, and the handler stays until none is being handled any more. One that is
-/// forgotten, as with `mem::forget()`, is unregistered when the module that its handler is code of goes.
+/// A tracer is one `struct ftrace_ops`, regardless of the number of its functions. A handler may
+/// drop any tracer, even its own. Then a work item unregisters the tracer; until then calls are
+/// still handled. The handler is dropped after its last call has ended. A leaked tracer, as by
+/// `mem::forget()`, is unregistered when the module with the handler's code is unloaded.
 pub struct Tracer<H: TraceHandler = Boxed> {
     raw: Deferred<RawTracer<H>>,
     functions: usize,
 }
 
 impl Tracer {
-    /// Describes a tracer.
+    /// Returns a builder for a tracer.
     pub const fn builder<'a>() -> Builder<'a> {
         Builder::new()
     }
 }
 
 impl<H: TraceHandler> Tracer<H> {
-    /// The handler.
+    /// Returns the handler.
     pub fn handler(&self) -> &H {
         self.raw.handler()
     }
 
-    /// How many functions were found when it was registered. Of a module that has gone since, they are traced no longer; those of
-    /// one that comes later are not traced.
+    /// Returns the number of functions found at registration. Functions of a module that was
+    /// unloaded later are no longer traced; functions of a module that was loaded later are not
+    /// traced.
     pub fn functions(&self) -> usize {
         self.functions
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracers of one function whose handler gets its arguments with their types.
+//! Tracers of a single function, whose handler gets typed arguments.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -11,14 +11,14 @@ use crate::error::must_sleep;
 use crate::error::TraceError;
 use crate::tracer::Tracer;
 
-/// Describes a tracer of one function; made by [`trace_function!`](crate::trace_function).
+/// Builder for a tracer of one function; made by [`trace_function!`](crate::trace_function).
 pub struct FunctionBuilder<'a, F> {
     name: &'a str,
     call: F,
 }
 
 impl<'a, F: Fn(&FunctionCall<'_>) + Send + Sync + 'static> FunctionBuilder<'a, F> {
-    /// `path` is a function's name, with or without the modules that it is in.
+    /// Makes a builder. `path` is a function's name, with or without its modules.
     #[doc(hidden)]
     pub fn new(path: &'a str, call: F) -> Self {
         let name = path.rsplit(':').next().unwrap_or(path).trim();
@@ -35,15 +35,15 @@ impl<'a, F: Fn(&FunctionCall<'_>) + Send + Sync + 'static> FunctionBuilder<'a, F
     }
 }
 
-/// Describes a tracer of one function; [`FunctionBuilder::register`] registers it.
+/// Returns a builder for a tracer of one function; [`FunctionBuilder::register`] registers it.
 ///
-/// The handler looks like a closure. Its first parameter is the `&FunctionCall`, the others are the function's parameters, of
-/// types that [`Argument`](crate::Argument) knows, at most six; those that are not needed can be left out from the end. It is a
-/// `Fn`, and what it captures it owns.
+/// The handler looks like a closure. Its first parameter is the `&FunctionCall`, the others are the
+/// function's parameters, at most six, with types that implement [`Argument`](crate::Argument).
+/// Unneeded parameters can be left out from the end. The handler is a `Fn` and owns its captures.
 ///
-/// Where the kernel's bindings have the function, name it by its path: then the types have to be those of the binding, all of
-/// them, which is checked at compile time. With a string nobody checks them. Neither calls nor links the function, so it need not
-/// be exported.
+/// If the kernel's bindings have the function, name it by its path. Then all types have to be those
+/// of the binding, as checked at compile time. With a string the types are not checked. The macro
+/// neither calls nor links the function, so it need not be exported.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ macro_rules! trace_function {
         })
     };
     ($($function:ident)::+, |$call:pat_param $(, $argument:ident: $type:ty)* $(,)?| $body:expr) => {{
-        // Not called, so that nothing refers to the function: only its type matters.
+        // Never called, so nothing refers to the function: only its type matters.
         let _ = || {
             let _: $crate::c_function!($($type),*) = $($function)::+;
         };

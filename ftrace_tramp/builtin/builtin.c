@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * For the trampoline engine, what the kernel does not export.
- */
+/* The trampoline engine's access to kernel symbols that are not exported. */
 #include <linux/export.h>
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
@@ -51,7 +49,7 @@ static ftrace_func_t last_function(struct ftrace_ops *ops)
 	unsigned long state = ops->flags & (FTRACE_OPS_FL_ENABLED | FTRACE_OPS_FL_ADDING);
 
 	lockdep_assert_held(&ftrace_lock);
-	/* One that is just coming is refused: it goes, too. */
+	/* An ops that is still being added is refused, and so unregistered, too. */
 	return state == FTRACE_OPS_FL_ENABLED ? ftrace_ops_get_func(ops) : ftrace_stub;
 }
 
@@ -70,7 +68,7 @@ EXPORT_SYMBOL_GPL(ferro_tramp_return_thunk);
 unsigned long ftrace_set_addresses[FTRACE_SETS];
 EXPORT_SYMBOL_GPL(ftrace_set_addresses);
 
-/* A set of ops: what its trampoline calls, up to one without a function. */
+/* A set of ops, with the calls of its trampoline; an entry without a function ends the list. */
 struct set {
 	struct ftrace_set_ops set;
 	struct set_call {
@@ -80,8 +78,9 @@ struct set {
 };
 
 /*
- * What the trampoline of a set calls. It is in the image: if ftrace has given up, functions call it for ever. As for the
- * trampoline of one ops, a callback that wants to be kept from recursion or to have RCU watching has its own way to it.
+ * Callback of a set's trampoline. The code is in the image because sites may call it forever after
+ * ftrace has failed. As in the trampoline of one ops, callbacks that need recursion protection or
+ * RCU are called through ftrace's own wrapper.
  */
 static void notrace call_set(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops, struct ftrace_regs *fregs)
 {
@@ -144,7 +143,7 @@ unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but, 
 
 	lockdep_assert_held(&ftrace_lock);
 	do_for_each_ftrace_op(op, ftrace_ops_list) {
-		/* Something as registers, which the function asks for */
+		/* An ops that is being registered; the function asks about it, too. */
 		if (op == but || !(op->flags & FTRACE_OPS_FL_ENABLED) || !ftrace_ops_test(op, ip, op))
 			continue;
 		if (found < most)
@@ -170,7 +169,7 @@ EXPORT_SYMBOL_GPL(ferro_tramp_is_before);
 
 void ferro_tramp_wait(void)
 {
-	/* As in ftrace_shutdown(): who is preempted, or where RCU does not watch. */
+	/* As in ftrace_shutdown(): for preempted tasks, and for CPUs where RCU is not watching. */
 	synchronize_rcu_tasks_rude();
 	synchronize_rcu_tasks();
 }
@@ -194,7 +193,7 @@ static DECLARE_DELAYED_WORK(leave_work, leave_later);
 
 void ferro_tramp_call_later(void (*function)(void))
 {
-	/* It is always the same one, up to ferro_tramp_call_stop(). */
+	/* All callers pass the same function until ferro_tramp_call_stop(). */
 	WRITE_ONCE(leave, function);
 	queue_delayed_work(system_dfl_wq, &leave_work, HZ / 10);
 }
@@ -208,8 +207,9 @@ EXPORT_SYMBOL_GPL(ferro_tramp_call_stop);
 
 #if IS_BUILTIN(CONFIG_FTRACE_TRAMP_RUST)
 /*
- * As early as grace periods of RCU tasks can be waited for. Functions may be traced already ("ftrace=" on the command line, and the
- * tests of CONFIG_FTRACE_STARTUP_TEST, which have no trampolines then).
+ * At the earliest point where RCU-tasks grace periods work. Functions may be traced already
+ * ("ftrace=" on the command line, and the tests of CONFIG_FTRACE_STARTUP_TEST, which have no
+ * trampolines then).
  */
 core_initcall(ferro_tramp_start);
 #endif

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Functions with data of their own: what is attached, and who finds it where no engine has made stubs.
- */
+/* Per-function data: attachment, and lookup for functions without an engine's stub. */
 #define pr_fmt(fmt) "ftrace_data: " fmt
 
 #include <linux/export.h>
@@ -29,12 +27,13 @@
 #include "../../../trace/trace.h"
 #include "builtin.h"
 
-/* What its stub is when a function has none, and gets none. */
+/* Value of `stub` for a function that has none and gets none. */
 #define NO_STUB 1UL
 
 /*
- * Sorted by address, and found by it: at its hash, or after that, the index has the number of an entry, from 1 on; 0 is where the
- * search ends. At most half of it is used.
+ * Table of functions, sorted by address, with a hash index. The index has the number of an entry,
+ * from 1 on, at the address's hash or after it; 0 ends the search. At most half of the index is
+ * used.
  */
 struct ftrace_data_table {
 	struct rcu_head rcu;
@@ -44,18 +43,20 @@ struct ftrace_data_table {
 	struct ftrace_data_entry entries[];
 };
 
-/* Which functions have which data. Outside of ftrace's locks. */
+/* Protects the functions' data. Outside of ftrace's locks. */
 DEFINE_MUTEX(ferro_tramp_data_mutex);
 EXPORT_SYMBOL_GPL(ferro_tramp_data_mutex);
 
-/* Those that are registered. */
+/* Registered ops. */
 static LIST_HEAD(data_list);
 
 #define DATA_FLAGS (FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_SAVE_REGS_IF_SUPPORTED)
 
 static_assert(offsetof(struct ftrace_data_ops, ops) == 0);
 
-/* Every ops has it in its filter, which is never empty then: an empty one is all functions. Nobody calls it. */
+/*
+ * Placeholder in the filter of every ops, never called: an empty filter would trace all functions.
+ */
 static noinline void ftrace_data_anchor(void)
 {
 	barrier();
@@ -91,8 +92,8 @@ static __always_inline struct ftrace_data_entry *find(struct ftrace_data_table *
 }
 
 /*
- * For functions that do not call a stub: there is no engine, or they have other ops, too. What calls this may be preempted
- * before, so that what the ops has may have gone.
+ * Callback for functions that do not call a stub: without an engine, or with several ops. The
+ * caller may have been preempted before this, so the entry may no longer exist.
  */
 static notrace void data_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
@@ -128,7 +129,7 @@ static struct ftrace_data_table *new_table(unsigned int count)
 	return table;
 }
 
-/* Has its entries found. */
+/* Adds all entries to the index. */
 static void fill_index(struct ftrace_data_table *table)
 {
 	unsigned int i;
@@ -142,7 +143,7 @@ static void fill_index(struct ftrace_data_table *table)
 	}
 }
 
-/* Callbacks, and who looks for a function's stub, find these from here on. */
+/* Makes a table visible to callbacks and to the lookup of stubs. */
 static void publish(struct ftrace_data_ops *ops, struct ftrace_data_table *table)
 {
 	lockdep_assert_held(&ftrace_lock);
@@ -165,7 +166,10 @@ static void tell(struct ftrace_data_ops *ops, enum ftrace_data_event event, stru
 #endif
 }
 
-/* Whether the filter has a function: its site calls something, or does so as soon as there is such a site again. */
+/*
+ * Returns true if the filter has a function: its site is traced, or will be once such a site exists
+ * again.
+ */
 static bool in_filter(struct ftrace_data_ops *ops, unsigned long ip)
 {
 	guard(preempt_notrace)();
@@ -173,8 +177,9 @@ static bool in_filter(struct ftrace_data_ops *ops, unsigned long ip)
 }
 
 /*
- * New functions have their stubs now, or never. Those that the filter has already keep calling what they call: the anchor, and
- * what is at the address of a function that was detached when its module had gone.
+ * Makes stubs for new functions now; they never get one later. Functions in the filter already keep
+ * their call target: the anchor, and a function at an address that was detached after its module
+ * had been unloaded.
  */
 static void make_stubs(struct ftrace_data_ops *ops, struct ftrace_data_table *table)
 {
@@ -189,7 +194,10 @@ static void make_stubs(struct ftrace_data_ops *ops, struct ftrace_data_table *ta
 			table->entries[i].stub = NO_STUB;
 }
 
-/* Registered once, with a site that nobody calls: the end of that waits for all tasks, with ftrace's lock held. */
+/*
+ * Registers the ops once, with the anchor: unregistering waits for all tasks, with ftrace_lock
+ * held.
+ */
 static int start(struct ftrace_data_ops *ops)
 {
 	unsigned long site = anchor();
@@ -197,16 +205,19 @@ static int start(struct ftrace_data_ops *ops)
 
 	if (ops->registered)
 		return 0;
-	/* It may be what is left of one that functions still call. */
+	/* The ops may be a leftover that functions still call. */
 	if (ftrace_is_dead())
 		return -ENODEV;
 	ops->ops.func = data_func;
 	ops->ops.flags &= ~DATA_FLAGS;
 	ops->ops.flags |= FTRACE_OPS_FL_DATA;
-	/* ftrace itself takes no notice of the second flag where registers can be saved. */
+	/* ftrace itself ignores the second flag if registers can be saved. */
 	if (ops->flags & DATA_FLAGS)
 		ops->ops.flags |= FTRACE_OPS_FL_SAVE_REGS;
-	/* What functions call does not change once they call something: a trampoline for stubs has to be there before. */
+	/*
+	 * The call target of a site stays fixed once it is traced, so a trampoline for stubs has to
+	 * exist before.
+	 */
 	scoped_guard(mutex, &ftrace_lock)
 		tell(ops, FTRACE_DATA_ATTACH, NULL, 0);
 	err = ftrace_set_filter_ips(&ops->ops, &site, 1, 0, 1);
@@ -225,7 +236,10 @@ static int start(struct ftrace_data_ops *ops)
 	return 0;
 }
 
-/* The sites of new functions, in the order of @data, and, sorted, what the table is to have of them. */
+/*
+ * Looks up the sites of new functions, in the order of @data, and fills sorted entries for the
+ * table.
+ */
 static int take(struct ftrace_data_table *old, struct ftrace_data_entry *entries, const struct ftrace_data *data,
 		unsigned long *ips, unsigned int count)
 {
@@ -252,7 +266,7 @@ static int take(struct ftrace_data_table *old, struct ftrace_data_entry *entries
 	return 0;
 }
 
-/* The functions of @old and new ones, both sorted, become those of @table. */
+/* Merges the functions of @old and new ones, both sorted, into @table. */
 static void merge(struct ftrace_data_table *table, const struct ftrace_data_table *old,
 		  const struct ftrace_data_entry *entries, unsigned int count)
 {
@@ -267,17 +281,17 @@ static void merge(struct ftrace_data_table *table, const struct ftrace_data_tabl
 }
 
 /**
- * ftrace_data_attach - have functions call back with data of their own
- * @ops: whose functions they become, with its callback and its flags
- * @data: the functions, by their address or that of their site, and what the callback gets
- * @count: how many
+ * ftrace_data_attach - trace functions with data of their own
+ * @ops: ops that the functions are added to, with its callback and its flags
+ * @data: functions, by their address or that of their site, and the data for the callback
+ * @count: number of functions
  *
- * All or none. Code is changed once. The callback may be called before this returns.
+ * Attaches all or none. Code is changed once. The callback may be called before this returns.
  *
  * Context: sleeps.
  * Return: 0; -EINVAL for an address that cannot be traced, no callback, or a flag other than
- * FTRACE_OPS_FL_SAVE_REGS(_IF_SUPPORTED); -EEXIST for a function that @ops has, or that is there twice; -ENOMEM;
- * -ENODEV if ftrace has given up.
+ * FTRACE_OPS_FL_SAVE_REGS(_IF_SUPPORTED); -EEXIST for a function that @ops has, or that @data has
+ * twice; -ENOMEM; -ENODEV if ftrace has failed.
  */
 int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *data, unsigned int count)
 {
@@ -315,19 +329,19 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 	}
 	err = ftrace_set_filter_ips(&ops->ops, ips, count, 0, 0);
 	if (err) {
-		/* No site calls the new ones. */
+		/* No site calls the new functions. */
 		guard(mutex)(&ftrace_lock);
 		publish(ops, old);
 		for (unsigned int i = 0; i < count && !ftrace_is_dead(); i++)
 			tell(ops, FTRACE_DATA_DETACHED, find(table, ips[i]), 1);
-		/* It may have given up when some sites did. */
+		/* ftrace may have failed after changing some sites. */
 		if (ftrace_is_dead())
 			err = -ENODEV;
 		swap(old, table);
 	}
 	kvfree(entries);
 	kvfree(ips);
-	/* Callbacks may have found it. */
+	/* Callbacks may still read it. */
 	kvfree_rcu(old, rcu);
 	return err;
 
@@ -339,7 +353,10 @@ out:
 }
 EXPORT_SYMBOL_GPL(ftrace_data_attach);
 
-/* Divides what @ops has into what stays, and, behind it, what goes; @sites are sorted. */
+/*
+ * Divides the entries of @ops: first those that stay, then those that are removed. @sites are
+ * sorted.
+ */
 static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table, const unsigned long *sites,
 		  unsigned int count)
 {
@@ -364,7 +381,10 @@ static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table
 	return 0;
 }
 
-/* Which sites of entries that go are in the filter: not the anchor, nor those of a module that has gone. */
+/*
+ * Collects the sites of removed entries that are in the filter, except the anchor and those of an
+ * unloaded module.
+ */
 static unsigned int still_there(struct ftrace_data_ops *ops, const struct ftrace_data_entry *entries, unsigned int count,
 				unsigned long *sites)
 {
@@ -391,15 +411,18 @@ static int leave_sites(struct ftrace_data_ops *ops, const struct ftrace_data_ent
 		there = still_there(ops, entries, count, sites);
 		if (there)
 			err = ftrace_set_filter_ips(&ops->ops, sites, there, 1, 0);
-		/* A module may go meanwhile. */
+		/* A module may be unloaded concurrently. */
 	} while ((err == -EINVAL || err == -ENOENT) && there && there < before);
-	/* It says so only if it has given up before. */
+	/* ftrace returns this error only if it had failed before. */
 	if (ftrace_is_dead())
 		return -ENODEV;
 	return there ? err : 0;
 }
 
-/* Where a function that is to go calls. Of a module that has gone nothing knows that but the table. */
+/*
+ * Returns the site of a function that is being detached. For an unloaded module only the table
+ * knows it.
+ */
 static unsigned long site_of(struct ftrace_data_table *table, unsigned long ip)
 {
 	unsigned long site = ftrace_location(ip);
@@ -417,17 +440,17 @@ static int compare_sites(const void *a, const void *b)
 }
 
 /**
- * ftrace_data_detach_nowait - have functions no longer call back
+ * ftrace_data_detach_nowait - stop tracing functions
  * @ops: as for ftrace_data_attach()
- * @ips: the functions
- * @count: how many
+ * @ips: addresses of the functions
+ * @count: number of functions
  *
- * All or none. What has called before may still be on its way to the callback, with its data: until a grace period
- * of RCU tasks is over.
+ * Detaches all or none. Earlier calls may still reach the callback with their data until an
+ * RCU-tasks grace period has ended.
  *
  * Context: sleeps.
- * Return: 0; -ENOENT for a function that @ops does not have, or that is there twice; -ENOMEM; -ENODEV if ftrace has
- * given up: the callback is called for ever then.
+ * Return: 0; -ENOENT for a function that @ops does not have, or that @ips has twice; -ENOMEM;
+ * -ENODEV if ftrace has failed: the callback may then be called forever.
  */
 int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count)
 {
@@ -456,7 +479,7 @@ int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *
 	if (err)
 		goto out;
 	gone = table->entries + table->count;
-	/* A module that comes back meanwhile has sites that call with the old table. */
+	/* A module that is loaded again concurrently has sites that use the old table. */
 	for (;;) {
 		err = leave_sites(ops, gone, count, sites);
 		if (err)
@@ -482,18 +505,19 @@ EXPORT_SYMBOL_GPL(ftrace_data_detach_nowait);
 
 static void wait_for_tasks(void)
 {
-	/* As in ftrace_shutdown(): who is preempted, or where RCU does not watch. */
+	/* As in ftrace_shutdown(): for preempted tasks, and for CPUs where RCU is not watching. */
 	synchronize_rcu_tasks_rude();
 	synchronize_rcu_tasks();
 }
 
 /**
- * ftrace_data_detach - have functions no longer call back, and wait
+ * ftrace_data_detach - stop tracing functions, and wait
  * @ops: as for ftrace_data_attach()
- * @ips: the functions
- * @count: how many
+ * @ips: addresses of the functions
+ * @count: number of functions
  *
- * As ftrace_data_detach_nowait(); when it returns 0 no callback has these functions' data any more. Waits once.
+ * As ftrace_data_detach_nowait(). After it has returned 0 no callback uses these functions' data.
+ * Waits once.
  */
 int ftrace_data_detach(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count)
 {
@@ -513,7 +537,7 @@ static int release(struct ftrace_data_ops *ops)
 	list_del(&ops->list);
 	ops->registered = false;
 	err = unregister_ftrace_function(&ops->ops);
-	/* It may have given up within that. */
+	/* ftrace may have failed within that call. */
 	if (ftrace_is_dead())
 		err = -ENODEV;
 	scoped_guard(mutex, &ftrace_lock) {
@@ -523,7 +547,7 @@ static int release(struct ftrace_data_ops *ops)
 	}
 	if (!err)
 		ftrace_free_filter(&ops->ops);
-	/* It does so itself for those that are not static. */
+	/* ftrace itself waits for dynamic ops. */
 	if (!(ops->ops.flags & FTRACE_OPS_FL_DYNAMIC))
 		wait_for_tasks();
 	kvfree_rcu(old, rcu);
@@ -531,14 +555,15 @@ static int release(struct ftrace_data_ops *ops)
 }
 
 /**
- * ftrace_data_release - have all functions of an ops no longer call back
+ * ftrace_data_release - stop tracing all functions of an ops
  * @ops: as for ftrace_data_attach()
  *
- * Before its memory, or its callback's code, goes. When this returns 0 nobody is in the callback, or comes there, and
- * @ops may be used again.
+ * Call this before freeing @ops or unloading its callback. After it has returned 0 no task is in
+ * the callback or can reach it, and @ops may be used again.
  *
  * Context: sleeps, and waits for all tasks.
- * Return: 0, or -ENODEV if ftrace has given up: functions may still call it, as those of any ops.
+ * Return: 0, or -ENODEV if ftrace has failed: functions may then still call the callback, as with
+ * any ops.
  */
 int ftrace_data_release(struct ftrace_data_ops *ops)
 {
@@ -548,10 +573,10 @@ int ftrace_data_release(struct ftrace_data_ops *ops)
 EXPORT_SYMBOL_GPL(ftrace_data_release);
 
 /**
- * ftrace_data_release_idle - the same, unless functions are attached
+ * ftrace_data_release_idle - release an ops unless functions are attached
  * @ops: as for ftrace_data_attach()
  *
- * When the last function has been detached ftrace keeps the ops for those that come: until this.
+ * ftrace keeps an ops without functions registered for later ones, until this.
  */
 int ftrace_data_release_idle(struct ftrace_data_ops *ops)
 {
@@ -580,8 +605,8 @@ unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip)
 #define STUB_LEN (STUB_LOAD + JMP32_INSN_SIZE)
 
 /*
- * Returns true if a stub is at this address: nothing else that looks like one jumps to the start of a trampoline. Only the pool's
- * memory is read. Any other may be a device's.
+ * Returns true if a stub is at this address: nothing else that looks like one jumps to the start of
+ * a trampoline. Reads only the pool's memory: other memory may be a device's.
  */
 static bool is_stub(unsigned long at)
 {

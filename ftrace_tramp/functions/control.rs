@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The file `control`: who has it open can have functions traced, until it is closed.
+//! The file `control`: traces functions for a process until it closes the file.
 //!
-//! Contexts: process. Locks, outermost first: a session's state, whether one is running, those of ftrace.
+//! Contexts: process. Locks, outermost first: a session's state, `is_running`, those of ftrace.
 #![deny(unsafe_code)]
 
 use ferro_core::function_command::Addresses;
@@ -27,13 +27,13 @@ use kernel::sync::Mutex;
 use crate::sessions::Tracing;
 use crate::Functions;
 
-/// The most bytes of a line.
+/// Maximum length of a line in bytes.
 const LINE_MAX: usize = 64 * 1024;
 
-/// The most functions of a session.
+/// Maximum number of functions in a session.
 const FUNCTIONS_MAX: usize = 1 << 17;
 
-/// What the sessions share: the channel, which only one can write to at a time.
+/// State shared by all sessions: the channel, which only one session can write to at a time.
 #[pin_data]
 pub(crate) struct Service {
     channel: Arc<Channel>,
@@ -53,11 +53,11 @@ impl Service {
     }
 }
 
-/// The right to write to the channel.
+/// Exclusive right to write to the channel.
 struct Turn(Arc<Service>);
 
 impl Turn {
-    /// Errors: -EBUSY if another has it.
+    /// Takes the right. Errors: -EBUSY if another session has it.
     fn take(service: &Arc<Service>) -> Result<Self> {
         let mut is_running = service.is_running.lock();
         if *is_running {
@@ -74,19 +74,19 @@ impl Drop for Turn {
     }
 }
 
-/// Functions that are traced.
+/// Trace in progress.
 struct Running {
-    // In the order in which they have to go.
+    // In drop order.
     tracing: Tracing,
     turn: Turn,
-    /// Records that the channel had lost before.
+    /// Number of records lost by the channel before the start.
     lost_before: u64,
 }
 
-/// What is missing of what was traced.
+/// Numbers of calls that are missing in the trace.
 #[derive(Clone, Copy, Default)]
 struct Missing {
-    /// Calls that the channel had no room for.
+    /// Calls lost because the channel was full.
     lost: u64,
     /// Calls that could not be followed to their return.
     missed: usize,
@@ -96,15 +96,15 @@ struct Missing {
 struct State {
     addresses: KVVec<usize>,
     running: Option<Running>,
-    /// When it was stopped.
+    /// Result of the last stop.
     missing: Missing,
 }
 
-/// What belongs to an open file. What it has traced ends when it is closed, even by the death of the process.
+/// Session of an open file. Closing the file ends its trace, even if the process dies.
 #[pin_data]
 struct Session {
     service: Arc<Service>,
-    /// The process that has opened the file, and will read the channel.
+    /// Process that has opened the file and will read the channel.
     reader: i32,
     #[pin]
     state: Mutex<State>,
@@ -122,10 +122,11 @@ impl Session {
         )
     }
 
-    /// Does what a line says. If it fails, nothing has changed.
+    /// Executes a command line. On an error nothing has changed.
     ///
-    /// Errors: -EINVAL if it is no command, or not now; -ENOENT if ftrace traces no function at an address; -EBUSY if another
-    /// session is running; -E2BIG, -ENOMEM, and those of registering.
+    /// Errors: -EINVAL for an unknown command, or one not allowed now; -ENOENT if ftrace traces no
+    /// function at an address; -EBUSY if another session is running; -E2BIG, -ENOMEM, and those of
+    /// registering.
     fn run(&self, line: &[u8]) -> Result {
         match Command::parse(line).ok_or(EINVAL)? {
             Command::Add(addresses) => self.add(addresses),
@@ -156,7 +157,7 @@ impl Session {
         if state.running.is_some() || state.addresses.is_empty() {
             return Err(EINVAL);
         }
-        // Each once: a call would be counted for each of its places.
+        // Remove duplicates: a call would be counted for each of them.
         state.addresses.sort_unstable();
         let mut addresses = KVVec::with_capacity(state.addresses.len(), GFP_KERNEL)?;
         for address in &state.addresses {
@@ -178,7 +179,7 @@ impl Session {
         Ok(())
     }
 
-    /// When this returns, nothing is written any more.
+    /// Stops the trace. After this returns, no record is written.
     fn stop(&self) -> Result {
         let mut state = self.state.lock();
         let running = state.running.take().ok_or(EINVAL)?;
@@ -223,7 +224,7 @@ impl Session {
     }
 }
 
-/// The file. What is opened has a session.
+/// File `control`; each open file has a session.
 pub(crate) struct ControlFile {
     service: Arc<Service>,
     session: Option<Arc<Session>>,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions whose calls user space has counted, or timed from entry to return, and reads from a fast relay channel.
+//! Function calls, counted or timed from entry to return for user space, which reads a fast relay
+//! channel.
 //!
-//! In debugfs `ferrotrace_ftrace_functions/`: `control`, which takes a command a line (`ferro_core::function_command`) and tells
-//! how it goes, and the files of the channel. `ferrotrace trace functions` uses them; see `Documentation/ferrotrace.rst`.
+//! debugfs `ferrotrace_ftrace_functions/` has `control` and the files of the channel. `control`
+//! takes one command a line (`ferro_core::function_command`) and shows the session's state.
+//! `ferrotrace trace functions` uses them; see `Documentation/ferrotrace.rst`.
 //!
-//! Calls are counted by one `ferro_ftrace::Tracer`, and timed by one `struct fprobe`, the kernel's probe on entry and return, which
-//! stands on its function graph.
+//! One `ferro_ftrace::Tracer` counts calls. One `struct fprobe`, the kernel's probe on entry and
+//! return, times them; it uses the kernel's function graph.
 
 mod control;
 mod raw;
@@ -43,7 +45,7 @@ module! {
 }
 
 struct Functions {
-    // In the order in which they have to go: no file keeps a session when this goes, so that nothing is traced any more.
+    // In drop order: without the file no session is left, so nothing is traced.
     _file: File<Shared<ControlFile>>,
     _channel: Arc<Channel>,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is written for each call: `<uapi/linux/ferrotrace_ftrace_functions.h>`.
+//! Record of a call: `<uapi/linux/ferrotrace_ftrace_functions.h>`.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -22,16 +22,16 @@ pub(crate) struct Record {
     cpu: u32,
 }
 
-// layout.c has the same of the header.
+// layout.c checks the same for the header.
 static_assert!(size_of::<Record>() == 24);
 static_assert!(offset_of!(Record, duration) == 8);
 static_assert!(offset_of!(Record, pid) == 16);
 static_assert!(offset_of!(Record, cpu) == 20);
 
-/// The type of such records.
+/// Type of these records in the channel.
 pub(crate) const KIND: u16 = 0;
 
-/// The same for `ferrotrace relay merge`.
+/// Format of these records for `ferrotrace relay merge`.
 pub(crate) const FORMAT: &str = "name: function
 ID: 0
 format:
@@ -42,7 +42,7 @@ format:
 ";
 
 impl Record {
-    /// A call on this CPU.
+    /// Makes a record of a call on this CPU.
     #[inline]
     pub(crate) fn new(ip: usize, duration: u64, pid: i32) -> Self {
         Self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls, counted or timed, to the channel.
+//! Tracing sessions that write counted or timed calls to the channel.
 //!
 //! Contexts: handlers any that ftrace traces, NMI included; the rest process.
 #![deny(unsafe_code)]
@@ -21,20 +21,21 @@ use crate::raw::fprobe::Timer;
 use crate::record::Record;
 use crate::record::KIND;
 
-/// More than the clock can seem to step back between CPUs.
+/// Longer than the clock can seem to step back between CPUs.
 const STEP_BACK_NS: u64 = 1_000_000;
 
-/// Where calls go.
+/// Destination of records.
 struct Output {
     channel: Arc<Channel>,
-    /// The process that reads them, whose own calls are left out: each read would be followed by more of them.
+    /// Process that reads the channel. Its own calls are left out, because each read would cause
+    /// more of them.
     reader: i32,
-    /// When this began.
+    /// Start of the session.
     start: u64,
 }
 
 impl Output {
-    /// The thread that runs, unless it is one of the reader's.
+    /// Returns the current thread, unless it belongs to the reader.
     #[inline(always)]
     fn thread(&self) -> Option<i32> {
         let ids = task::ids();
@@ -43,14 +44,14 @@ impl Output {
 
     #[inline]
     fn put(&self, ip: usize, duration: u64, thread: i32) {
-        // The channel counts what it has no room for.
+        // The channel counts the records that it loses.
         let _ = self
             .channel
             .write_timed(KIND, &Record::new(ip, duration, thread));
     }
 }
 
-/// Counts.
+/// Handler that counts calls.
 pub(crate) struct Counter(Output);
 
 impl TraceHandler for Counter {
@@ -62,7 +63,7 @@ impl TraceHandler for Counter {
     }
 }
 
-/// Times.
+/// Handler that times calls.
 pub(crate) struct Clock(Output);
 
 impl Timed for Clock {
@@ -74,26 +75,26 @@ impl Timed for Clock {
     #[inline]
     fn left(&self, ip: usize, entered: u64) {
         let now = mono_fast_ns();
-        // A call that another probe has followed at its entry, which was where this one is, is not ours.
+        // Skip calls that an earlier probe at this address followed from their entry.
         if entered < self.0.start || entered > now.saturating_add(STEP_BACK_NS) {
             return;
         }
-        // The clock is one that can seem to step back between CPUs.
+        // The clock can seem to step back between CPUs.
         let duration = now.saturating_sub(entered);
         self.0.put(ip, duration, task::ids().thread);
     }
 }
 
-/// Functions that are traced, until this is dropped.
+/// Traced functions, until this is dropped.
 pub(crate) enum Tracing {
     Count { _tracer: Tracer<Counter> },
     Time(Deferred<Timer<Clock>>),
 }
 
 impl Tracing {
-    /// Begins with the functions at these addresses, each of which is there once.
+    /// Traces the functions at these addresses, without duplicates.
     ///
-    /// Errors: -ENOENT if one is not traced by ftrace, and those of registering.
+    /// Errors: -ENOENT if ftrace does not trace one, and those of registering.
     pub(crate) fn new(
         mode: Mode,
         addresses: &[usize],
@@ -126,7 +127,7 @@ impl Tracing {
         }
     }
 
-    /// Calls that could not be followed to their return.
+    /// Returns the number of calls that could not be followed to their return.
     pub(crate) fn missed(&self) -> usize {
         match self {
             Self::Count { .. } => 0,
@@ -135,7 +136,7 @@ impl Tracing {
     }
 }
 
-/// One error for an address that ftrace does not trace.
+/// Maps all errors for untraceable addresses to one.
 fn no_site(error: Error) -> Error {
     match error {
         e if e == EINVAL => ENOENT,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of tracer.rs, tracer_set.rs and fregs.rs.
+ * C half of tracer.rs, tracer_set.rs and fregs.rs.
  *
- * Contexts: process. Locks: none but the one that it defines.
+ * Contexts: process. Locks: none, except that it defines one.
  */
 #include <linux/build_bug.h>
 #include <linux/export.h>
@@ -13,7 +13,7 @@
 #include <linux/stddef.h>
 #include <linux/trace_recursion.h>
 
-/* struct ftrace_hash is ftrace's own. */
+/* struct ftrace_hash is private to ftrace. */
 #include <../kernel/trace/trace.h>
 
 #include "filter.h"
@@ -25,12 +25,12 @@ unsigned long ferro_ftrace_filter_count(struct ftrace_ops *ops)
 	return ops->func_hash->filter_hash->count;
 }
 
-/* What the data of a function begins with. */
+/* First field of a function's data. */
 struct ferro_ftrace_node {
 	ftrace_data_func_t call;
 };
 
-/* Sets are generic, and so code of the client, which calls this. */
+/* Sets are generic, so their code belongs to the client, which calls this. */
 notrace void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
 {
 	struct ferro_ftrace_node *node = data;
@@ -44,5 +44,5 @@ notrace void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, v
 }
 EXPORT_SYMBOL_GPL(ferro_ftrace_call_node);
 
-/* What a callback gets is a struct pt_regs, more or less complete. */
+/* A callback gets a struct pt_regs, partly or completely filled. */
 static_assert(offsetof(struct __arch_ftrace_regs, regs) == 0);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The C half of tracer.rs. Not part of the bindings: that declares these itself.
- */
+/* C half of tracer.rs. Not part of the bindings: tracer.rs declares these itself. */
 #ifndef _FERROTRACE_FTRACE_FILTER_H
 #define _FERROTRACE_FTRACE_FILTER_H
 
@@ -9,13 +7,19 @@ struct ftrace_ops;
 struct ftrace_regs;
 struct mutex;
 
-/* For the list of tracers. */
+/* Protects the list of tracers. */
 extern struct mutex ferro_ftrace_api_lock;
 
-/* How many functions the filter of @ops has, which nobody changes meanwhile; 0 are all functions for ftrace. */
+/*
+ * Returns the number of functions in the filter of @ops, which must not change during the call; 0
+ * means all functions to ftrace.
+ */
 unsigned long ferro_ftrace_filter_count(struct ftrace_ops *ops);
 
-/* What a struct ftrace_data_ops of tracer_set.rs calls, with a struct ferro_ftrace_node: guards what that calls as ftrace does others. */
+/*
+ * Callback of the struct ftrace_data_ops of tracer_set.rs, with a struct ferro_ftrace_node. Guards
+ * the node's call against recursion and RCU not watching, as ftrace does for others.
+ */
 void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *node, struct ftrace_regs *fregs);
 
 #endif /* _FERROTRACE_FTRACE_FILTER_H */

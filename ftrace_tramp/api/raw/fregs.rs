@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of a call that ftrace reports.
+//! Registers of a call that ftrace reports.
 //!
 //! Contexts: any, NMI included.
 
@@ -8,29 +8,31 @@ use kernel::bindings;
 
 use crate::call::REGISTER_ARGUMENTS;
 
-/// `struct ftrace_regs` of a call: a `struct pt_regs` (`filter.c` checks it), of which the registers of arguments are written,
-/// and all if `cs` is not 0.
+/// `struct ftrace_regs` of a call: a `struct pt_regs` (`filter.c` checks this). Only the argument
+/// registers are written, or all registers if `cs` is not 0.
 #[repr(transparent)]
 pub(crate) struct Fregs(bindings::pt_regs);
 
 impl Fregs {
+    /// Wraps the registers of a call.
+    ///
     /// # Safety
     ///
-    /// `fregs` are those of a call, which nobody writes for `'a`.
+    /// `fregs` are the registers of a call, which no other code writes for `'a`.
     #[inline(always)]
     pub(super) unsafe fn from_raw<'a>(fregs: *const bindings::ftrace_regs) -> &'a Self {
         // SAFETY: The caller guarantees it; the type is transparent.
         unsafe { &*fregs.cast() }
     }
 
-    /// What integers and pointers are passed in, in order.
+    /// Returns the registers of integer and pointer arguments, in order.
     #[inline(always)]
     pub(crate) fn arguments(&self) -> [usize; REGISTER_ARGUMENTS] {
         let regs = &self.0;
         [regs.di, regs.si, regs.dx, regs.cx, regs.r8, regs.r9]
     }
 
-    /// All registers, if they were saved: `cs` says so, as it does for `arch_ftrace_get_regs()`.
+    /// Returns all registers, if they were saved: `cs` tells, as in `arch_ftrace_get_regs()`.
     #[inline]
     pub(crate) fn all(&self) -> Option<&bindings::pt_regs> {
         // SAFETY: All of the structure is memory of the stack, and any bits are a number.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the API needs `unsafe` for: registering at the C interface and its callbacks (`tracer.rs`, `tracer_set.rs`), what the callback is given
-//! (`fregs.rs`, `register.rs`), and modules that go (`module_exit.rs`).
+//! Code of the API that needs `unsafe`: registration at the C interface and its callbacks
+//! (`tracer.rs`, `tracer_set.rs`), the callback's registers (`fregs.rs`, `register.rs`), and the
+//! module notifier (`module_exit.rs`).
 
 pub(crate) mod fregs;
-// The same text serves others, as no crate needs another for it.
+// Several crates include this file, so that none needs another.
 #[path = "../../../relay/fast/raw/module_notifier.rs"]
 pub(crate) mod module_exit;
 #[path = "../../../kprobes/api/raw/gpr.rs"]
@@ -14,7 +15,7 @@ pub(crate) mod targets;
 pub(crate) mod tracer;
 pub(crate) mod tracer_set;
 
-/// The type of the C functions that take these types.
+/// Type of the C functions with these parameter types.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! c_function {

@@ -27,7 +27,7 @@ noinline __noclone int ftrace_api_outer(int value)
 {
 	int next = ftrace_api_next(value);
 
-	/* Something is left to do after the call, so that there is one. */
+	/* Prevents a tail call. */
 	OPTIMIZER_HIDE_VAR(next);
 	return next;
 }
@@ -51,7 +51,10 @@ static int keep_calling(void *unused)
 {
 	while (!kthread_should_stop()) {
 		ftrace_api_next(1);
-		/* cond_resched() alone does nothing where the kernel can be preempted, and others wait for RCU tasks. */
+		/*
+		 * cond_resched() alone does nothing in a preemptible kernel, but others wait for
+		 * RCU tasks.
+		 */
 		cond_resched_tasks_rcu_qs();
 	}
 	return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions that the tests trace: `targets.c`.
+//! Functions of `targets.c`, for the tests to trace.
 
 use kernel::error::to_result;
 use kernel::ffi::c_char;
@@ -27,58 +27,58 @@ extern "C" {
     fn ftrace_api_stop_calling();
 }
 
-/// `value + 1`.
+/// Returns `value + 1`.
 pub(crate) fn next(value: i32) -> i32 {
     // SAFETY: The function takes any number and touches no memory.
     unsafe { ftrace_api_next(value) }
 }
 
-/// The address of `next`.
+/// Returns the address of `next`.
 pub(crate) fn next_address() -> usize {
     (ftrace_api_next as unsafe extern "C" fn(c_int) -> c_int as *const ()).addr()
 }
 
-/// The address of `twice`.
+/// Returns the address of `twice`.
 pub(crate) fn twice_address() -> usize {
     (ftrace_api_twice as unsafe extern "C" fn(c_int) -> c_int as *const ()).addr()
 }
 
-/// `value * 2`.
+/// Returns `value * 2`.
 pub(crate) fn twice(value: i32) -> i32 {
     // SAFETY: The function takes any number and touches no memory.
     unsafe { ftrace_api_twice(value) }
 }
 
-/// `value + 1`, by [`next`].
+/// Returns `value + 1`, by [`next`].
 pub(crate) fn outer(value: i32) -> i32 {
     // SAFETY: The function takes any number and touches no memory.
     unsafe { ftrace_api_outer(value) }
 }
 
-/// The sum of everything, `d`'s first character included.
+/// Returns the sum of all arguments, with `d`'s first character.
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn eight(a: i32, b: u8, c: bool, d: &CStr, e: i64, f: u16, g: isize, h: isize) -> isize {
     // SAFETY: The function reads the first byte of `d`, which a string has, and touches no other memory.
     unsafe { ftrace_api_eight(a, b, c, d.as_char_ptr(), e, f, g, h) }
 }
 
-/// `value - 1`, which ftrace does not trace.
+/// Returns `value - 1`. ftrace does not trace this function.
 pub(crate) fn hidden(value: i32) -> i32 {
     // SAFETY: The function takes any number and touches no memory.
     unsafe { ftrace_api_hidden(value) }
 }
 
-/// The address of `hidden`.
+/// Returns the address of `hidden`.
 pub(crate) fn hidden_address() -> usize {
     (ftrace_api_hidden as unsafe extern "C" fn(c_int) -> c_int as *const ()).addr()
 }
 
-/// Two threads that call [`next`] all the time, until this is dropped. One of these at a time.
+/// Two threads that call [`next`] in a loop until this is dropped. Only one instance at a time.
 pub(crate) struct Callers(());
 
 impl Callers {
     pub(crate) fn start() -> Result<Self> {
-        // SAFETY: The function takes nothing; if there are threads already, it fails.
+        // SAFETY: The function has no arguments; it fails if threads are already running.
         to_result(unsafe { ftrace_api_start_calling() })?;
         Ok(Self(()))
     }
@@ -86,7 +86,7 @@ impl Callers {
 
 impl Drop for Callers {
     fn drop(&mut self) {
-        // SAFETY: `start()` has started the threads, and nobody else stops them.
+        // SAFETY: `start()` has started the threads, and no other code stops them.
         unsafe { ftrace_api_stop_calling() };
     }
 }

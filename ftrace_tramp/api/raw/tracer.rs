@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracers, registered at the C interface, and the callback that it makes.
+//! Tracers, registered at the C interface, and their callback.
 //!
-//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: that of the list of tracers, then those of
-//! ftrace.
+//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: that of the
+//! list of tracers, then those of ftrace.
 
 use core::mem::ManuallyDrop;
 
@@ -31,16 +31,16 @@ extern "C" {
     fn ferro_ftrace_filter_count(ops: *mut bindings::ftrace_ops) -> c_ulong;
 }
 
-/// What is registered: the address of each ops, and of the code that its calls need.
+/// Registered ops, each with the addresses of the code that its calls need.
 static LIVE: StaticMutex<KVec<Live>> =
     // SAFETY: A mutex of `filter.c` that protects nothing else.
     unsafe { StaticMutex::new(&raw mut ferro_ftrace_api_lock, KVec::new()) };
 
 #[derive(Clone, Copy)]
 pub(super) struct Live {
-    /// Of a set the first field of its `struct ftrace_data_ops`.
+    /// For a set the first field of its `struct ftrace_data_ops`.
     pub(super) ops: *mut bindings::ftrace_ops,
-    /// The callback, which may be code of who registers it, and the handler's own.
+    /// Addresses of the callback, which may be the client's code, and of the handler's own code.
     pub(super) code: [usize; 2],
     pub(super) is_set: bool,
 }
@@ -49,12 +49,12 @@ pub(super) struct Live {
 unsafe impl Send for Live {}
 
 impl Live {
-    /// Ends the calls of a registered ops, and waits for those under way.
+    /// Unregisters the ops and waits for running calls.
     ///
-    /// Errors: -ENODEV if ftrace has given up; then the ops may still be called.
+    /// Errors: -ENODEV if ftrace has failed; then the ops may still be called.
     fn end(self) -> Result {
-        // SAFETY: What is in the list is registered, or a set, and stays where it is until it has been taken out; this is called
-        // once, when it has.
+        // SAFETY: An ops in the list is registered, or a set, and stays in place until it has been
+        // removed. This is called once, after the removal.
         to_result(unsafe {
             match self.is_set {
                 true => bindings::ftrace_data_release(self.ops.cast()),
@@ -63,8 +63,8 @@ impl Live {
         })
     }
 
-    /// Puts it into the list. Errors: no memory, or its module is being unloaded; then it is not
-    /// there.
+    /// Adds this to the list. Errors: no memory, or the module is being unloaded; then it is not
+    /// added.
     pub(super) fn add(self) -> Result<(), TraceError> {
         let mut live = self.lock_list()?;
         // There is room.
@@ -72,7 +72,7 @@ impl Live {
         Ok(())
     }
 
-    /// Locks the list, with room for this. Errors: as for [`Live::add`].
+    /// Locks the list with room for one more. Errors: as for [`Live::add`].
     fn lock_list(&self) -> Result<StaticGuard<KVec<Self>>, TraceError> {
         let mut live = LIVE.lock();
         if self.code.into_iter().any(is_going) {
@@ -83,27 +83,29 @@ impl Live {
     }
 }
 
-/// Calls `f` with the lock of the list held, so that the tracer is not ended meanwhile; `None` if it has been.
+/// Calls `f` with the list locked, so that the tracer does not end during the call. Returns `None`
+/// if it has ended.
 pub(super) fn while_live<R>(ops: *mut bindings::ftrace_ops, f: impl FnOnce() -> R) -> Option<R> {
     let live = LIVE.lock();
     live.iter().any(|live| live.ops == ops).then(f)
 }
 
-/// Takes a tracer out of the list, and ends it with the lock held, so that nobody takes it for ended before it is.
+/// Removes a tracer from the list and ends it under the lock, so that no other code sees it as
+/// ended before.
 ///
-/// `None` if it is not there.
+/// Returns `None` if it is not in the list.
 pub(super) fn end(is_it: impl Fn(&Live) -> bool) -> Option<Result> {
     let mut live = LIVE.lock();
     let at = live.iter().position(is_it)?;
     let found = live.remove(at).ok()?;
     if live.is_empty() {
-        // Nobody frees a static when the module goes.
+        // A static is not dropped when the module is unloaded.
         *live = KVec::new();
     }
     Some(found.end())
 }
 
-/// A module goes: ends the tracers that it has forgotten.
+/// Ends the tracers that a module has leaked, when it is unloaded.
 pub(crate) fn module_goes(module: &Module) {
     let is_its = |live: &Live| live.code.iter().any(|code| module.contains(*code));
     while let Some(ended) = end(is_its) {
@@ -114,7 +116,7 @@ pub(crate) fn module_goes(module: &Module) {
     }
 }
 
-/// What is at a place that does not change.
+/// Pinned parts of a tracer.
 #[pin_data]
 struct Pinned<H> {
     handler: H,
@@ -122,23 +124,26 @@ struct Pinned<H> {
     ops: Opaque<bindings::ftrace_ops>,
 }
 
-/// A registered `struct ftrace_ops` with its handler. Its drop sleeps: it belongs in a `Deferred`.
+/// Registered `struct ftrace_ops` with its handler. The drop sleeps: wrap this in a `Deferred`.
 ///
 /// # Invariants
 ///
-/// The ops is registered, and in [`LIVE`], unless [`module_goes`] has ended it. Its callback is [`callback::<H>`].
+/// The ops is registered, and in [`LIVE`], unless [`module_goes`] has ended it. Its callback is
+/// [`callback::<H>`].
 pub(crate) struct RawTracer<H: TraceHandler>(ManuallyDrop<Pin<KBox<Pinned<H>>>>, usize);
 
-// SAFETY: Any thread may unregister an ops, whichever has registered it; handlers are `Send`.
+// SAFETY: Any thread may unregister an ops, regardless of the registering thread; handlers are
+// `Send`.
 unsafe impl<H: TraceHandler> Send for RawTracer<H> {}
 // SAFETY: A shared reference reaches the handler only, which is `Sync`.
 unsafe impl<H: TraceHandler> Sync for RawTracer<H> {}
 
-/// A filter of an ops that is not registered, which goes unless it is kept.
+/// Filter of an ops that is not registered yet. Dropping this frees the filter.
 struct Prepared(*mut bindings::ftrace_ops);
 
 impl Prepared {
-    /// Adds what `filter` asks for. An address has all registered functions at it found, or none.
+    /// Adds the functions of `filter`. For an address, ftrace adds all registered functions there,
+    /// or none.
     fn add(&self, filter: &Filter<'_>) -> Result<(), TraceError> {
         for pattern in Iterator::chain(filter.names.iter(), filter.globs) {
             self.add_pattern(pattern)?;
@@ -146,12 +151,14 @@ impl Prepared {
         if !filter.addresses.is_empty() {
             let count = u32::try_from(filter.addresses.len()).map_err(|_| TraceError::NoMemory)?;
             let ips = filter.addresses.as_ptr().cast_mut();
-            // SAFETY: The ops is ours and not registered; ftrace only reads the addresses, of which there are `count`.
+            // SAFETY: The ops is ours and not registered; ftrace only reads the addresses, of which
+            // there are `count`.
             let added =
                 to_result(unsafe { bindings::ftrace_set_filter_ips(self.0, ips, count, 0, 0) });
             added.map_err(not_found)?;
         }
-        // It can be empty without an error where memory is short, and would be all functions then.
+        // The filter can be empty without an error if memory is short. It would then mean all
+        // functions.
         match self.count() {
             0 => Err(TraceError::NoMemory),
             _ => Ok(()),
@@ -170,8 +177,8 @@ impl Prepared {
     }
 
     fn count(&self) -> usize {
-        // SAFETY: The ops is ours and not registered, so that nobody changes its filter. It has one since it was initialised,
-        // which adding to it does.
+        // SAFETY: The ops is ours and not registered, so no other code changes its filter. The
+        // filter exists since the ops was initialised, which adding to it does.
         unsafe { ferro_ftrace_filter_count(self.0) }
     }
 }
@@ -183,7 +190,7 @@ impl Drop for Prepared {
     }
 }
 
-/// ftrace's answer to what it does not find.
+/// Converts ftrace's errors for functions that it does not find.
 fn not_found(error: Error) -> TraceError {
     match error {
         e if e == EINVAL || e == ENOENT => TraceError::NotFound,
@@ -192,7 +199,7 @@ fn not_found(error: Error) -> TraceError {
 }
 
 impl<H: TraceHandler> RawTracer<H> {
-    /// `handler_code` is the address of the code of which `handler` is.
+    /// Registers a tracer. `handler_code` is the address of the code of `handler`.
     pub(crate) fn register(
         filter: &Filter<'_>,
         all_registers: bool,
@@ -226,11 +233,11 @@ impl<H: TraceHandler> RawTracer<H> {
             is_set: false,
         };
         let mut live = entry.lock_list()?;
-        // SAFETY: The ops is initialised and stays where it is until `drop()` has unregistered it, or for good. The callback takes
-        // it for a field of a `Pinned<H>`, which it is.
+        // SAFETY: The ops is initialised and stays in place until `drop()` has unregistered it, or
+        // forever. The callback takes it for a field of a `Pinned<H>`, which it is.
         let registered = to_result(unsafe { bindings::register_ftrace_function(ops) });
         if let Err(error) = registered {
-            // If ftrace has given up meanwhile, it may call it.
+            // If ftrace has failed within the call, it may call the ops.
             if error == ENODEV {
                 core::mem::forget((prepared, pinned));
             }
@@ -247,7 +254,7 @@ impl<H: TraceHandler> RawTracer<H> {
         &self.0.handler
     }
 
-    /// How many functions the filter had when it was registered.
+    /// Returns the number of functions in the filter at the time of registration.
     pub(crate) fn functions(&self) -> usize {
         self.1
     }
@@ -257,21 +264,23 @@ impl<H: TraceHandler> Drop for RawTracer<H> {
     fn drop(&mut self) {
         let ops = self.0.ops.get();
         if let Some(Err(_)) = end(|live| live.ops == ops) {
-            // ftrace has given up, and may still call it: it stays.
+            // ftrace has failed and may still call it: leak it.
             return;
         }
-        // SAFETY: By the type invariant it was registered, and has been unregistered just now, or when its module went.
+        // SAFETY: By the type invariant it was registered. It was unregistered just now, or when
+        // its module was unloaded.
         unsafe { bindings::ftrace_free_filter(ops) };
-        // SAFETY: Nothing calls it any more, and `self` is not used after this.
+        // SAFETY: No code calls it after that, and `self` is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 
-/// What ftrace calls.
+/// Callback of the ops, called by ftrace.
 ///
 /// # Safety
 ///
-/// `ops` is a field of a `Pinned<H>` that stays until this returns, and `fregs` are those of a call.
+/// `ops` is a field of a `Pinned<H>` that stays until this returns, and `fregs` are those of a
+/// call.
 unsafe extern "C" fn callback<H: TraceHandler>(
     ip: c_ulong,
     parent_ip: c_ulong,
@@ -281,10 +290,11 @@ unsafe extern "C" fn callback<H: TraceHandler>(
     let field = Opaque::cast_from(ops).cast_mut();
     // SAFETY: By the rules of this function it is this field.
     let pinned = unsafe { container_of!(field, Pinned<H>, ops) };
-    // SAFETY: ftrace passes the ops that was registered with this function. Unregistering it waits for this call, and the handler
-    // goes after that.
+    // SAFETY: ftrace passes the ops that was registered with this function. Unregistering it waits
+    // for this call, and the handler is dropped after that.
     let handler = unsafe { &(*pinned).handler };
-    // SAFETY: ftrace passes the registers of this call, and nobody else has them until this returns.
+    // SAFETY: ftrace passes the registers of this call, and no other code has them until this
+    // returns.
     let fregs = unsafe { Fregs::from_raw(fregs) };
     handler.call(&FunctionCall::new(ip, parent_ip, fregs));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sets of functions with data of their own, at the C interface, and the callback that it makes.
+//! Sets of functions with data of their own, at the C interface, and their callback.
 //!
-//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: that of the list of tracers, then those of
-//! `data.c` and of ftrace.
+//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: that of the
+//! list of tracers, then those of `data.c` and of ftrace.
 
 use core::mem::offset_of;
 use core::mem::ManuallyDrop;
@@ -23,7 +23,7 @@ use crate::call::FunctionCall;
 use crate::error::TraceError;
 use crate::tracer_set::SetHandler;
 
-// `struct ftrace_regs` has no fields, as nobody is to look into it.
+// `struct ftrace_regs` is opaque and has no fields.
 #[allow(improper_ctypes)]
 extern "C" {
     /// `filter.h`
@@ -35,7 +35,7 @@ extern "C" {
     );
 }
 
-/// What a function has.
+/// Data of one function.
 ///
 /// # Invariants
 ///
@@ -51,7 +51,7 @@ struct Node<T, H> {
 // SAFETY: The handler is shared, and `Sync`; its box may be dropped by any thread, as both are `Send`.
 unsafe impl<T: Send, H: Send + Sync> Send for Node<T, H> {}
 
-/// What is at a place that does not change.
+/// Pinned parts of a set.
 #[pin_data]
 struct Pinned<H> {
     handler: H,
@@ -59,14 +59,16 @@ struct Pinned<H> {
     ops: Opaque<bindings::ftrace_data_ops>,
 }
 
-/// Functions, by the addresses that they were attached with, and what they have.
+/// Functions with their data, by the addresses that they were attached with.
 type Nodes<T, H> = KVVec<(usize, KBox<Node<T, H>>)>;
 
-/// A `struct ftrace_data_ops` with its handler, and what its functions have. Its drop sleeps: it belongs in a `Deferred`.
+/// A `struct ftrace_data_ops` with its handler and the data of its functions. The drop sleeps: wrap
+/// this in a `Deferred`.
 ///
 /// # Invariants
 ///
-/// In the list of tracers, unless `module_goes()` has ended it. `nodes` are what is attached, and maybe more.
+/// In the list of tracers, unless `module_goes()` has ended it. `nodes` contains at least the
+/// attached functions.
 pub(crate) struct RawSet<T: Send + Sync + 'static, H: SetHandler<T>> {
     pinned: ManuallyDrop<Pin<KBox<Pinned<H>>>>,
     nodes: ManuallyDrop<Nodes<T, H>>,
@@ -88,7 +90,8 @@ fn errors(error: Error) -> TraceError {
 }
 
 impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
-    /// Without functions; `handler_code` is an address of the handler's code. Errors: no memory.
+    /// Makes a set without functions; `handler_code` is an address of the handler's code. Errors:
+    /// no memory.
     pub(crate) fn new(
         all_registers: bool,
         handler: H,
@@ -130,7 +133,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         matches!(end(|live| live.ops == ops), Some(Ok(())))
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -139,7 +142,8 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         &self.pinned.handler
     }
 
-    /// Attaches functions, all or none. What is not attached is dropped. Errors: also that `module_goes()` has ended the set.
+    /// Attaches all functions or none, and drops the values of those not attached. Errors: also
+    /// that `module_goes()` has ended the set.
     pub(crate) fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {
         let count = functions.len();
         let mut raw = KVVec::with_capacity(count, GFP_KERNEL)?;
@@ -149,7 +153,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
             let node = KBox::new(
                 Node {
                     call: Some(callback::<T, H>),
-                    // INVARIANT: The handler goes after all nodes have.
+                    // INVARIANT: The handler is dropped after all nodes.
                     handler: &raw const self.pinned.handler,
                     data,
                 },
@@ -165,14 +169,15 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         }
         let count = u32::try_from(count).map_err(|_| TraceError::NoMemory)?;
         let ops = self.pinned.ops.get();
-        // SAFETY: The ops is initialised, and stays until it has been released, as do the nodes, or for good. Each node is what the
-        // callback takes it for.
+        // SAFETY: The ops is initialised. It and the nodes stay until the ops has been released, or
+        // forever. The callback takes each node for the type that it has.
         let attach = || unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) };
-        // With the lock of the list: what is attached after the set has been ended would never be released.
+        // With the list locked: functions attached after the end of the set would never be
+        // released.
         let attached =
             while_live(ops.cast(), || to_result(attach())).ok_or(TraceError::ModuleGoes)?;
         if let Err(error) = attached {
-            // If ftrace has given up meanwhile, it may call with them.
+            // If ftrace has failed within the call, it may use the nodes.
             if error == ENODEV {
                 core::mem::forget(nodes);
             }
@@ -186,7 +191,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         Ok(())
     }
 
-    /// Detaches functions, all or none, and waits until nobody handles their calls.
+    /// Detaches all functions or none, and waits until no handler runs for them.
     pub(crate) fn detach(&mut self, functions: &[usize]) -> Result<(), TraceError> {
         let count = u32::try_from(functions.len()).map_err(|_| TraceError::NotFound)?;
         for ip in functions {
@@ -194,12 +199,12 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
             found.map_err(|_| TraceError::NotFound)?;
         }
         let ops = self.pinned.ops.get();
-        // If the set is ended after this, no function is attached.
+        // If the set ends after this, no function is attached.
         while_live(ops.cast(), || ()).ok_or(TraceError::ModuleGoes)?;
         // SAFETY: The ops stays; the addresses are read only.
         to_result(unsafe { bindings::ftrace_data_detach(ops, functions.as_ptr(), count) })
             .map_err(errors)?;
-        // Nobody uses them any more.
+        // No handler uses the nodes after the wait.
         for ip in functions {
             if let Ok(at) = self.nodes.binary_search_by_key(ip, |(ip, _)| *ip) {
                 drop(self.nodes.remove(at));
@@ -213,10 +218,11 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> Drop for RawSet<T, H> {
     fn drop(&mut self) {
         let ops = self.pinned.ops.get().cast();
         if let Some(Err(_)) = end(|live| live.ops == ops) {
-            // ftrace has given up, and may still call it: it stays.
+            // ftrace has failed and may still call it: leak it.
             return;
         }
-        // SAFETY: Nothing calls it any more: it has been released just now, or when its module went. `self` is not used after this.
+        // SAFETY: No code calls it: it has been released just now, or when its module was unloaded.
+        // `self` is not used after this.
         unsafe {
             ManuallyDrop::drop(&mut self.nodes);
             ManuallyDrop::drop(&mut self.pinned);
@@ -224,7 +230,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> Drop for RawSet<T, H> {
     }
 }
 
-/// What `filter.c` calls.
+/// Callback of a node, called by `filter.c`.
 ///
 /// # Safety
 ///
@@ -235,11 +241,13 @@ unsafe extern "C" fn callback<T: Send + Sync + 'static, H: SetHandler<T>>(
     node: *mut c_void,
     fregs: *mut bindings::ftrace_regs,
 ) {
-    // SAFETY: `attach()` has given it to this function, and what detaches it waits for this call before it goes.
+    // SAFETY: `attach()` has passed it with this function. Detaching waits for this call before the
+    // node is freed.
     let node = unsafe { &*node.cast::<Node<T, H>>() };
     // SAFETY: By the invariant of the node.
     let handler = unsafe { &*node.handler };
-    // SAFETY: ftrace passes the registers of this call, and nobody else has them until this returns.
+    // SAFETY: ftrace passes the registers of this call, and no other code has them until this
+    // returns.
     let fregs = unsafe { Fregs::from_raw(fregs) };
     handler.call(&FunctionCall::new(ip, parent_ip, fregs), &node.data);
 }

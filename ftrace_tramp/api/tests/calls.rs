@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What handlers get.
+//! Calls as handlers see them.
 #![deny(unsafe_code)]
 
 use kernel::bindings;
@@ -47,7 +47,7 @@ mod suite {
         let tracer = trace_function!(
             bindings::kernel_clone,
             |call, args: *mut bindings::kernel_clone_args| {
-                // The first word are the flags: a thread of the kernel shares the kernel's memory.
+                // The first word has the flags: kernel threads share the kernel's memory.
                 let flags = call.read(args.cast::<u64>());
                 if flags.is_some_and(|flags| flags & u64::from(bindings::CLONE_VM) != 0) {
                     seen.count(0);
@@ -80,7 +80,7 @@ mod suite {
             })?;
             assert_eq!(targets::outer(34), 35);
             drop(tracer);
-            // A landing pad may come first.
+            // A landing pad may precede the site.
             assert!(notes.get(0).wrapping_sub(targets::next_address()) <= 4);
             assert!(notes.get(1) != 0);
             assert_eq!(notes.get(2), if all { 34 } else { usize::MAX });
@@ -126,7 +126,7 @@ mod suite {
             drop(tracers.remove(0));
             assert_eq!(targets::next(1), 2);
         }
-        // Number n saw the calls from its own registration on, and one for each of the n that went before it.
+        // Number n saw all calls since its registration, and one after each of the n earlier drops.
         for n in 0..4 {
             assert_eq!(notes.get(n), 4);
         }

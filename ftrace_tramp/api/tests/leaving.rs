@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracers that go: under load, by their own handlers, and what sleeps and is refused there.
+//! Drops of tracers: under load, and by their own handlers; refusal of sleeping calls in handlers.
 #![deny(unsafe_code)]
 
 use kernel::new_spinlock;
@@ -15,14 +15,14 @@ use crate::TraceError;
 use crate::TraceHandler;
 use crate::Tracer;
 
-/// Where a handler finds its own tracer.
+/// Shared place where a handler finds its own tracer.
 #[pin_data]
 struct Place {
     #[pin]
     tracer: SpinLock<Option<Tracer<Once>>>,
-    /// Calls after which the handler was still there.
+    /// Number of calls after which the handler still existed.
     survived: Atomic<u32>,
-    /// What was refused.
+    /// Number of refused registrations.
     refused: Atomic<u32>,
     /// The handler has been dropped.
     gone: Atomic<bool>,
@@ -54,7 +54,7 @@ impl Drop for Once {
     }
 }
 
-/// What a handler needs: a flag that says whether it is there.
+/// Capture of a handler, with a flag that is true until the capture is dropped.
 struct Alive(Arc<Atomic<bool>>);
 
 impl Drop for Alive {

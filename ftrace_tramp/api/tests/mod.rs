@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of the API, and through it of the trampolines, whosever they are.
+//! KUnit tests of the API, and through it of the trampolines, ours or mainline's.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -16,7 +16,7 @@ mod calls;
 mod leaving;
 mod sets;
 
-/// Numbers that handlers note down.
+/// Numbers noted by handlers.
 struct Notes<const N: usize>([Atomic<usize>; N]);
 
 impl<const N: usize> Notes<N> {
@@ -37,7 +37,7 @@ impl<const N: usize> Notes<N> {
     }
 }
 
-/// A handler that counts calls.
+/// Returns a handler that counts calls.
 fn counter(notes: &Arc<Notes<1>>) -> impl Fn(&FunctionCall<'_>) + Send + Sync + 'static {
     let notes = notes.clone();
     move |_| notes.count(0)
@@ -50,7 +50,7 @@ mod suite {
     use super::*;
     use crate::raw::targets;
 
-    /// Calls each of the three once.
+    /// Calls each of the three functions once.
     fn call_all() {
         assert_eq!(targets::next(1), 2);
         assert_eq!(targets::twice(2), 4);
@@ -76,7 +76,8 @@ mod suite {
 
     #[test]
     fn globs() -> Result {
-        // What each pattern calls: next is called twice, outer once, and each of the others once.
+        // Expected calls of each pattern: next is called twice, outer once, and each of the others
+        // once.
         for (glob, functions, calls) in [
             (c"ftrace_api_*e*t*", 2, 2),
             (c"ftrace_api_t?ice", 1, 1),
@@ -142,8 +143,9 @@ mod suite {
             Some(TraceError::NotFound)
         );
         let next = targets::next_address();
-        // Behind the call of ftrace, which may have a landing pad before it. What comes soon after that may be another function.
-        // The compiler does not add it up: objtool warns of addresses of code that have no landing pad.
+        // After ftrace's call, which a landing pad may precede. A little further another function
+        // may begin. `black_box` stops the compiler from adding: objtool warns of code addresses
+        // without a landing pad.
         let behind = black_box(next) + if cfg!(CONFIG_X86_KERNEL_IBT) { 9 } else { 5 };
         for address in [0, 1, usize::MAX, behind, targets::hidden_address()] {
             let found = Tracer::builder()

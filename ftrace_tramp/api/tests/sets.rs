@@ -8,7 +8,7 @@ use crate::raw::targets;
 use crate::raw::tracer_set::RawSet;
 use crate::TracerSet;
 
-/// What functions have: where a call is counted, and by how much.
+/// Value of a function: the counter for its calls, and the increment.
 type Value = (Arc<Notes<2>>, usize);
 
 fn count(_call: &FunctionCall<'_>, (notes, by): &Value) {
@@ -44,7 +44,7 @@ mod suite {
         }
         assert_eq!(notes.get(0), 10_010);
         set.detach(&[targets::twice_address()])?;
-        // Its value has gone: this one's is left, and ours.
+        // Its value has been dropped: only the other function's value is left, and ours.
         assert_eq!(set.functions(), 1);
         assert_eq!(targets::twice(1), 2);
         assert_eq!(targets::next(1), 2);
@@ -82,7 +82,8 @@ mod suite {
         Ok(())
     }
 
-    /// A set whose handler's module has been removed is in no list: what were attached to it would never be released.
+    /// A set whose handler's module has been removed is in no list: functions attached to it would
+    /// never be released.
     #[test]
     fn nothing_is_attached_to_an_ended_set() -> Result {
         let notes = Notes::new()?;
@@ -98,7 +99,7 @@ mod suite {
         Ok(())
     }
 
-    /// Values go when their function is detached, and not before.
+    /// Values are dropped when their function is detached, and not before.
     #[test]
     fn values_go_once() -> Result {
         struct Counted(Arc<Notes<2>>);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What timing functions needs of C.
- */
+/* Declarations for timing functions. */
 #ifndef _FERROTRACE_FTRACE_FUNCTIONS_BINDINGS_H
 #define _FERROTRACE_FTRACE_FUNCTIONS_BINDINGS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The entries and returns of functions, by `<linux/fprobe.h>`.
+//! Entries and returns of functions, by `<linux/fprobe.h>`.
 //!
 //! Contexts: callbacks any that ftrace traces, with preemption off; the rest process.
 
@@ -13,16 +13,16 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-/// What to do with the calls of functions, on several CPUs at a time.
+/// Handler for entries and returns. It may run on several CPUs at a time.
 pub(crate) trait Timed: Send + Sync + 'static {
-    /// A function is entered. Returns the time if its return is wanted.
+    /// Handles the entry of a function. Returns the time to follow the call to its return.
     fn entered(&self) -> Option<u64>;
 
-    /// The function at `ip` returns, which was entered at this time.
+    /// Handles the return of the function at `ip`, which was entered at this time.
     fn left(&self, ip: usize, entered: u64);
 }
 
-/// A registered `struct fprobe`. Its drop sleeps: it belongs in a `Deferred`.
+/// Registered `struct fprobe`. The drop sleeps: wrap this in a `Deferred`.
 ///
 /// # Invariants
 ///
@@ -35,15 +35,17 @@ pub(crate) struct Timer<T: Timed> {
     probe: Opaque<bindings::fprobe>,
 }
 
-// SAFETY: Any thread may unregister a probe, whichever has registered it; `timed` is `Send`.
+// SAFETY: Any thread may unregister a probe, regardless of the registering thread; `timed` is
+// `Send`.
 unsafe impl<T: Timed> Send for Timer<T> {}
-// SAFETY: What a shared reference reaches of the probe is one word; `timed` is `Sync`.
+// SAFETY: A shared reference reaches only one word of the probe; `timed` is `Sync`.
 unsafe impl<T: Timed> Sync for Timer<T> {}
 
 impl<T: Timed> Timer<T> {
-    /// Times the functions at these addresses, each of which is there once.
+    /// Times the functions at these addresses, without duplicates.
     ///
-    /// Errors: -ENOENT or -EINVAL if one is not traced by ftrace, -E2BIG, -ENOMEM, and those of the function graph.
+    /// Errors: -ENOENT or -EINVAL if ftrace does not trace one, -E2BIG, -ENOMEM, and those of the
+    /// function graph.
     pub(crate) fn register(
         addresses: &[usize],
         timed: T,
@@ -56,13 +58,15 @@ impl<T: Timed> Timer<T> {
         };
         try_pin_init!(Self {
             timed,
-            // INVARIANT: Registered here, when `timed` is there.
+            // INVARIANT: Registered here, after `timed` has been initialised.
             probe <- Opaque::try_ffi_init(move |slot: *mut bindings::fprobe| {
                 let count = c_int::try_from(addresses.len()).map_err(|_| E2BIG)?;
-                // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a probe that nobody else uses.
+                // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a probe that no
+                // other code uses.
                 unsafe { slot.write(probe) };
-                // SAFETY: The slot is pinned, and stays until `drop()` has unregistered the probe. The handlers take it for the
-                // field of this structure, which it is. The addresses are only read, and there are `count`.
+                // SAFETY: The slot is pinned, and stays until `drop()` has unregistered the probe.
+                // The handlers take it for the field of this structure, which it is. The addresses
+                // are only read, and there are `count`.
                 to_result(unsafe {
                     bindings::register_fprobe_ips(slot, addresses.as_ptr().cast_mut(), count)
                 })
@@ -70,13 +74,14 @@ impl<T: Timed> Timer<T> {
         }? Error)
     }
 
-    /// Calls that could not be followed, as the thread was in too many already.
+    /// Returns the number of calls that could not be followed because the thread was in too many
+    /// already.
     pub(crate) fn missed(&self) -> usize {
-        // SAFETY: The probe is there as long as `self`; the kernel counts this word up, in one store.
+        // SAFETY: The probe lives as long as `self`; the kernel counts this word up, in one store.
         unsafe { (&raw const (*self.probe.get()).nmissed).read_volatile() }
     }
 
-    /// What belongs to a probe.
+    /// Returns the handler of a probe.
     ///
     /// # Safety
     ///
@@ -90,7 +95,8 @@ impl<T: Timed> Timer<T> {
         unsafe { &(*this).timed }
     }
 
-    /// Called by the kernel at the entry of a function. Returns 0 if its return is wanted.
+    /// Handles the entry of a function, called by the kernel. Returns 0 to follow the call to its
+    /// return.
     ///
     /// # Safety
     ///
@@ -102,11 +108,12 @@ impl<T: Timed> Timer<T> {
         _regs: *mut bindings::ftrace_regs,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: The caller, the kernel, passes the probe that it was given; unregistering it waits for this call.
+        // SAFETY: The caller, the kernel, passes the registered probe; unregistering it waits for
+        // this call.
         match unsafe { Self::timed_of(probe) }.entered() {
             Some(time) => {
-                // SAFETY: The probe has an exit handler and asks for this many bytes, which are words of the thread's shadow
-                // stack that are this call's alone.
+                // SAFETY: The probe has an exit handler and asks for this many bytes. They are
+                // words of the thread's shadow stack that belong to this call alone.
                 unsafe { data.cast::<u64>().write(time) };
                 0
             }
@@ -114,7 +121,7 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Called by the kernel when the function returns.
+    /// Handles the return of a function, called by the kernel.
     ///
     /// # Safety
     ///
@@ -126,14 +133,16 @@ impl<T: Timed> Timer<T> {
         _regs: *mut bindings::ftrace_regs,
         data: *mut c_void,
     ) {
-        // The kernel knows probes by their addresses. A call may have been followed by another that has been at this one, with
-        // other data, or none.
+        // The kernel identifies probes by address. The call may have been followed by an earlier
+        // probe at this address, with other data or none.
         if data.is_null() {
             return;
         }
-        // SAFETY: What is not NULL are words of the thread's shadow stack, of which any bits are a number.
+        // SAFETY: If not NULL, `data` points to words of the thread's shadow stack, where any bits
+        // are a number.
         let entered = unsafe { data.cast::<u64>().read() };
-        // SAFETY: The kernel passes a probe that is registered; unregistering it waits for this call.
+        // SAFETY: The kernel passes a probe that is registered; unregistering it waits for this
+        // call.
         unsafe { Self::timed_of(probe) }.left(ip, entered);
     }
 }
@@ -141,8 +150,8 @@ impl<T: Timed> Timer<T> {
 #[pinned_drop]
 impl<T: Timed> PinnedDrop for Timer<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. The function waits until no handler runs, and for functions that return
-        // later none is called, so that what is dropped after this is no longer used.
+        // SAFETY: By the type invariant it is registered. The function waits until no handler runs,
+        // and returns after it call no handler. So the fields dropped after this are unused.
         unsafe { bindings::unregister_fprobe(self.probe.get()) };
     }
 }

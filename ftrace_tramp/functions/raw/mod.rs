@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the module needs `unsafe` for: the kernel's probes on entry and return (`fprobe.rs`).
+//! Code of the module that needs `unsafe`: the kernel's probes on entry and return (`fprobe.rs`).
 
 pub(crate) mod fprobe;
