@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The arguments of functions, with their types, from the registers that they are passed in.
+//! Typed arguments of functions, from the registers that pass them.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -10,9 +10,9 @@ use core::ptr::with_exposed_provenance_mut;
 
 use kernel::uaccess::UserPtr;
 
-/// A type of arguments that are passed in a register.
+/// Type of an argument that is passed in a register.
 pub trait Argument: Copy {
-    /// What the function sees in the register.
+    /// Returns the argument as the function sees it.
     fn from_register(register: usize) -> Self;
 }
 
@@ -20,7 +20,7 @@ macro_rules! integer_arguments {
     ($($integer:ty)*) => { $(
         impl Argument for $integer {
             fn from_register(register: usize) -> Self {
-                // The upper bits of the register belong to nobody.
+                // The upper bits of the register are undefined.
                 register as Self
             }
         }
@@ -35,7 +35,7 @@ impl Argument for bool {
     }
 }
 
-/// A pointer of a process: of what the function takes as `const char __user *`, for example.
+/// Pointer of a process, for a parameter like `const char __user *`.
 impl Argument for UserPtr {
     fn from_register(register: usize) -> Self {
         Self::from_addr(register)

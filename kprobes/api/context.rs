@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a handler is given: the state of the CPU at the probe.
+//! State of the CPU at a probe, as passed to a handler.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -20,10 +20,10 @@ use crate::raw::regs::Register;
 use crate::raw::regs::Regs;
 use crate::raw::regs::Saved;
 
-/// Arguments that are passed in registers.
+/// Number of arguments that are passed in registers.
 pub(crate) const REGISTER_ARGUMENTS: usize = 6;
 
-/// The registers that arguments are passed in, in order.
+/// Registers of arguments, in order.
 const ARGUMENTS: [Register; REGISTER_ARGUMENTS] = [
     Register::Di,
     Register::Si,
@@ -33,27 +33,27 @@ const ARGUMENTS: [Register; REGISTER_ARGUMENTS] = [
     Register::R9,
 ];
 
-/// How the probed code goes on.
+/// Address where the probed code continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
-    /// With the probed instruction.
+    /// Continues with the probed instruction.
     Continue,
-    /// Somewhere else; the instruction is not executed, and neither are the handlers of further probes
+    /// Continues elsewhere. Neither the instruction is executed, nor the handlers of further probes
     /// that were registered here before.
     Elsewhere(Destination),
 }
 
 impl Next {
-    /// Goes on at `address`. The instruction there has to be a sensible one to go on with.
+    /// Continues at `address`. The instruction there has to be a sensible one to continue with.
     pub fn at(alter: &Alter, address: usize) -> Self {
         Self::Elsewhere(Destination::new(alter, address))
     }
 }
 
-/// Proof that this is a handler, and what it may look at: the registers and memory of the probed code.
+/// Registers and memory of the probed code. Proof that the code runs in a handler.
 ///
-/// It cannot be kept beyond the call, nor given to another thread.
+/// A handler cannot keep it, nor give it to another thread.
 pub struct ProbeCtx<'a> {
     regs: &'a mut Regs,
     ip: usize,
@@ -61,7 +61,7 @@ pub struct ProbeCtx<'a> {
 }
 
 impl<'a> ProbeCtx<'a> {
-    /// `ip` is what [`ProbeCtx::ip`] is to say.
+    /// Makes a context; [`ProbeCtx::ip`] returns `ip`.
     #[inline]
     pub(crate) fn new(regs: &'a mut Regs, ip: usize) -> Self {
         Self {
@@ -71,63 +71,66 @@ impl<'a> ProbeCtx<'a> {
         }
     }
 
-    /// The same, for a function that is not inlined: so this one need not be in memory for others.
+    /// Returns a copy for a function that is not inlined. This keeps the original out of memory.
     #[inline(always)]
     pub fn again(&mut self) -> ProbeCtx<'_> {
         ProbeCtx::new(self.regs, self.ip)
     }
 
-    /// Before an instruction and at the entry of a function, the address of the probe; after an instruction
-    /// the address of the next; at the return of a function the address that it returns to.
+    /// Returns the probe's address before an instruction and at the entry of a function, the next
+    /// instruction's address after an instruction, the return address at the return of a function.
     pub fn ip(&self) -> usize {
         self.ip
     }
 
-    /// Turns interrupts off until the probed code goes on. One that waits then comes when no handler runs, and the probes that it
-    /// hits are not missed. At a breakpoint interrupts are off anyway.
+    /// Disables interrupts until the probed code continues. Pending interrupts then arrive when no
+    /// handler runs, so the probes that they hit are not missed. At a breakpoint interrupts are
+    /// disabled anyway.
     ///
-    /// With `CONFIG_TRACE_IRQFLAGS`, and with `CONFIG_PARAVIRT_XXL`, this does nothing.
+    /// Does nothing with `CONFIG_TRACE_IRQFLAGS` and with `CONFIG_PARAVIRT_XXL`.
     pub fn hold_irqs(&mut self) {
         self.regs.hold_irqs();
     }
 
-    /// The CPU that this runs on.
+    /// Returns the current CPU.
     pub fn cpu(&self) -> u32 {
         cpu::current_id()
     }
 
-    /// Nanoseconds of `CLOCK_MONOTONIC`. Between CPUs it can seem to step back a little.
+    /// Returns nanoseconds of `CLOCK_MONOTONIC`. Between CPUs the clock can seem to step back a
+    /// little.
     pub fn time(&self) -> u64 {
         mono_fast_ns()
     }
 
-    /// The thread that executes the probed code, or that this interrupt has interrupted.
+    /// Returns the current thread: the one that executes the probed code, or that this interrupt
+    /// has interrupted.
     pub fn task(&self) -> TaskInfo {
         TaskInfo::current()
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     pub fn sp(&self) -> usize {
         self.regs.sp()
     }
 
-    /// Writes the calls that have led here to `to`: [`ProbeCtx::ip`], then the addresses that are returned to, the innermost first.
-    /// Returns how many there are.
+    /// Writes the call chain to `to`: [`ProbeCtx::ip`], then the return addresses, innermost first.
+    /// Returns the number of addresses.
     pub fn calls(&self, to: &mut [usize]) -> usize {
         self.regs.calls(self.ip, to)
     }
 
-    /// RFLAGS.
+    /// Returns RFLAGS.
     pub fn flags(&self) -> usize {
         self.regs.flags()
     }
 
-    /// The value of a register.
+    /// Returns the value of a register.
     pub fn register(&self, register: Register) -> usize {
         self.regs.get(register)
     }
 
-    /// The value of a register, the stack pointer and RFLAGS included.
+    /// Returns the value of a register; the stack pointer and RFLAGS are possible, too.
     #[inline(always)]
     pub fn saved(&self, register: Saved) -> usize {
         self.regs.saved(register)
@@ -138,23 +141,24 @@ impl<'a> ProbeCtx<'a> {
         self.regs.set(alter, register, value);
     }
 
-    /// At the entry of a function: its first arguments, as far as these are integers or pointers. Of a type
-    /// shorter than a word the upper bits mean nothing.
+    /// Returns the first arguments at the entry of a function, if these are integers or pointers.
+    /// For a type shorter than a word the upper bits are undefined.
     pub fn register_arguments(&self) -> [usize; REGISTER_ARGUMENTS] {
         ARGUMENTS.map(|register| self.register(register))
     }
 
-    /// At the entry of a function: its argument number `n`, from 0, of a word's size; from number 6 on that
-    /// is on the stack. `None` if the stack cannot be read.
+    /// Returns argument number `n`, from 0, at the entry of a function. The argument has a word's
+    /// size; from number 6 on it is on the stack. Returns `None` if the stack cannot be read.
     pub fn argument(&self, n: usize) -> Option<usize> {
         match ARGUMENTS.get(n) {
             Some(register) => Some(self.register(*register)),
-            // The return address comes first.
+            // The return address precedes them.
             None => self.stack(n.wrapping_sub(REGISTER_ARGUMENTS).checked_add(1)?),
         }
     }
 
-    /// At the entry of a function: changes its argument number `n`, from 0 to 5. False for others.
+    /// Changes argument number `n`, from 0 to 5, at the entry of a function. Returns false for
+    /// others.
     pub fn set_argument(&mut self, alter: &Alter, n: usize, value: usize) -> bool {
         let register = ARGUMENTS.get(n);
         if let Some(register) = register {
@@ -163,49 +167,51 @@ impl<'a> ProbeCtx<'a> {
         register.is_some()
     }
 
-    /// At the return of a function: its value. Of a type shorter than a word the upper bits mean nothing.
+    /// Returns the return value at the return of a function. For a type shorter than a word the
+    /// upper bits are undefined.
     pub fn return_value(&self) -> usize {
         self.regs.get(Register::Ax)
     }
 
-    /// At the return of a function: changes its value.
+    /// Changes the return value at the return of a function.
     pub fn set_return_value(&mut self, alter: &Alter, value: usize) {
         self.set_register(alter, Register::Ax, value);
     }
 
-    /// At the entry of a function: has it return `value` without being executed.
+    /// Makes a function return `value` without being executed, at its entry.
     pub fn return_early(&mut self, alter: &Alter, value: usize) -> Next {
         self.set_return_value(alter, value);
         Next::at(alter, code::just_return())
     }
 
-    /// Word number `n` of the stack, from its top, or `None` if that cannot be read. At the entry of a
-    /// function number 0 is the return address.
+    /// Returns word number `n` of the stack, from its top, or `None` if the stack cannot be read.
+    /// At the entry of a function word 0 is the return address.
     pub fn stack(&self, n: usize) -> Option<usize> {
         let at = n.checked_mul(size_of::<usize>())?;
         nofault::read_kernel_as(self.sp().checked_add(at)?)
     }
 
-    /// Reads kernel memory that may not be there: `None` if it is not.
+    /// Reads kernel memory that may be unmapped. Returns `None` if it is.
     ///
-    /// What is read may be changing meanwhile; any bytes are a `T`.
+    /// The memory may change during the read; any bytes are a `T`.
     pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {
         nofault::read_kernel_as(from.addr())
     }
 
-    /// Reads memory of the process whose thread executes the probed code; where an interrupt does, the process that it interrupted.
+    /// Reads memory of the process whose thread executes the probed code, or was interrupted by it.
     ///
-    /// Nothing is paged in for it. The memory that a function is given may be missing at its entry and present at its return, as
-    /// the function has read it meanwhile: [`UserFault::Absent`] is no sign of a wrong pointer.
+    /// Pages nothing in. A function's argument may point to memory that is absent at its entry and
+    /// present at its return, because the function has read it. So [`UserFault::Absent`] does not
+    /// mean a wrong pointer.
     ///
-    /// The process may be changing what is read; any bytes are a `T`.
+    /// The process may change the memory during the read; any bytes are a `T`.
     pub fn read_user<T: FromBytes>(&self, from: UserPtr) -> Result<T, UserFault> {
         let from = from.as_const_ptr().addr();
         nofault::read_user_as(from).ok_or(UserFault::at(from))
     }
 
-    /// Reads text of that process, as [`ProbeCtx::read_user`] does: `to` without its NUL, up to the NUL. All of `to` if there is none
-    /// in that many bytes: the text may be longer then.
+    /// Reads text of that process, as [`ProbeCtx::read_user`] does. Returns the part of `to` up to
+    /// the NUL, without the NUL. Returns all of `to` if that has no NUL: the text may be longer.
     ///
     /// # Examples
     ///
@@ -222,19 +228,20 @@ impl<'a> ProbeCtx<'a> {
         to.get(..len).ok_or(UserFault::Absent)
     }
 
-    /// Writes the stack of the probed code to the log, as `dump_stack()` does. That takes milliseconds where
-    /// the console is slow, so it is for a few hits, not for all.
+    /// Writes the stack of the probed code to the log, as `dump_stack()` does. This takes
+    /// milliseconds with a slow console, so use it for a few hits only.
     pub fn dump_stack(&self) {
         code::dump_stack();
     }
 }
 
-/// Why memory of a process could not be read (`EFAULT`).
+/// Reason why memory of a process could not be read (`EFAULT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserFault {
-    /// It is not an address of user space.
+    /// The address is not in user space.
     NotUser,
-    /// It is not in memory now, or may not be read; or there is no process, as in a thread of the kernel.
+    /// The memory is not present now, or not readable; or there is no process, as in a kernel
+    /// thread.
     Absent,
 }
 
@@ -253,13 +260,13 @@ impl From<UserFault> for Error {
     }
 }
 
-/// The address of a field of a structure that is not looked at; see [`field!`](crate::field).
+/// Returns the address of a field without access to its structure; see [`field!`](crate::field).
 #[doc(hidden)]
 pub fn field_at<T, F>(from: *const T, offset: usize, _type: fn(&T) -> &F) -> *const F {
     from.wrapping_byte_add(offset).cast()
 }
 
-/// The address of a field, for [`ProbeCtx::read`], from the address of the structure.
+/// Returns the address of a field, for [`ProbeCtx::read`], from the address of the structure.
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes on the entry of a function that get its arguments: what jprobes were.
+//! Probes on the entry of a function that get its arguments: the successor of jprobes.
 //!
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
@@ -18,7 +18,7 @@ use crate::probe::ProbeHandler;
 use crate::raw::untraceable::Untraceable;
 use crate::target::Place;
 
-/// The handler, with what it does hidden behind a pointer so that probes have a type that can be named.
+/// Boxed handler, so that probes have a type that can be named.
 struct Entry {
     hits: Atomic<u64>,
     call: KBox<dyn Fn(&mut ProbeCtx<'_>) + Send + Sync>,
@@ -33,14 +33,14 @@ impl ProbeHandler for Entry {
     }
 }
 
-/// Describes an [`EntryProbe`] before it is registered; made by [`entry_probe!`](crate::entry_probe).
+/// Builder for an [`EntryProbe`]; made by [`entry_probe!`](crate::entry_probe).
 pub struct EntryBuilder<'a, F> {
     place: Place<'a>,
     call: F,
 }
 
 impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
-    /// `path` is a function's name, with or without the modules that it is in.
+    /// Makes a builder. `path` is a function's name, with or without its modules.
     #[doc(hidden)]
     pub fn new(path: &'a str, call: F) -> Self {
         let name = path.rsplit(':').next().unwrap_or(path).trim();
@@ -58,7 +58,7 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
         }
     }
 
-    /// The handler is not called before [`EntryProbe::arm`].
+    /// Leaves the probe disarmed until [`EntryProbe::arm`].
     pub fn disarmed(self) -> Self {
         Self {
             place: self.place.disarmed(),
@@ -81,7 +81,7 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
     }
 }
 
-/// A probe on the entry of a function, unregistered when it is dropped, as a [`Probe`] is.
+/// Probe on the entry of a function, unregistered by the drop, as a [`Probe`] is.
 ///
 /// [`entry_probe!`](crate::entry_probe) makes one.
 pub struct EntryProbe {
@@ -89,46 +89,47 @@ pub struct EntryProbe {
 }
 
 impl EntryProbe {
-    /// How often the handler was called.
+    /// Returns the number of calls of the handler.
     pub fn hits(&self) -> u64 {
         self.probe.handler().hits.load(Relaxed)
     }
 
-    /// The address of the function's first instruction.
+    /// Returns the address of the function's first instruction.
     pub fn address(&self) -> usize {
         self.probe.address()
     }
 
-    /// Calls for which the handler was not called, as another was running on this CPU.
+    /// Returns the number of missed calls, where another handler was running on this CPU.
     pub fn missed(&self) -> usize {
         self.probe.missed()
     }
 
-    /// Has the handler called. Sleeps.
+    /// Arms the probe. Sleeps.
     pub fn arm(&self) -> Result<(), ProbeError> {
         self.probe.arm()
     }
 
-    /// Has the handler called no longer. Sleeps; it may still be running afterwards.
+    /// Disarms the probe. Sleeps; the handler may still be running afterwards.
     pub fn disarm(&self) -> Result<(), ProbeError> {
         self.probe.disarm()
     }
 
-    /// Whether the handler is called.
+    /// Returns true if the probe is armed.
     pub fn is_armed(&self) -> bool {
         self.probe.is_armed()
     }
 }
 
-/// Describes a probe on the entry of a function; [`EntryBuilder::register`] registers it.
+/// Returns a builder for a probe on the entry of a function; [`EntryBuilder::register`] registers
+/// it.
 ///
-/// The handler looks like a closure. Its first parameter is the `&mut ProbeCtx`, the others are the function's
-/// parameters, of types that [`Argument`] knows, at most six; those that are not needed can be left out from
-/// the end. It is a `Fn`, and what it captures it owns.
+/// The handler looks like a closure. Its first parameter is the `&mut ProbeCtx`, the others are the
+/// function's parameters, at most six, with types that implement [`Argument`]. Unneeded parameters
+/// can be left out from the end. The handler is a `Fn` and owns its captures.
 ///
-/// Where the kernel's bindings have the function, name it by its path: then the types have to be those of the
-/// binding, all of them, which is checked at compile time. With a string nobody checks them. Neither calls nor
-/// links the function, so it need not be exported.
+/// If the kernel's bindings have the function, name it by its path. Then all types have to be those
+/// of the binding, as checked at compile time. With a string the types are not checked. The macro
+/// neither calls nor links the function, so it need not be exported.
 ///
 /// # Examples
 ///
@@ -154,7 +155,7 @@ macro_rules! entry_probe {
         })
     };
     ($($function:ident)::+, |$ctx:pat_param $(, $argument:ident: $type:ty)* $(,)?| $body:expr) => {{
-        // Not called, so that nothing refers to the function: only its type matters.
+        // Never called, so nothing refers to the function: only its type matters.
         let _ = || {
             let _: $crate::c_function!($($type),*) = $($function)::+;
         };

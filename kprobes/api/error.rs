@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a probe could not be registered, armed or disarmed.
+//! Errors of registering, arming and disarming a probe.
 #![deny(unsafe_code)]
 
 use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 
-/// Why a probe could not be registered, armed or disarmed.
+/// Reason why a probe could not be registered, armed or disarmed.
 ///
-/// The Rust engine says in debugfs, in `kprobes/refused`, which rule has refused a probe.
+/// The Rust engine shows in debugfs, in `kprobes/refused`, the rule that has refused a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeError {
-    /// No such symbol, or the code has gone (`ENOENT`).
+    /// No such symbol, or the code has been unloaded (`ENOENT`).
     NotFound,
-    /// There must be no probe: not kernel code, code that probes depend on, a return probe not at the start
-    /// of a function; or neither a symbol nor an address was given (`EINVAL`).
+    /// The place must not be probed: not kernel code, code that probes depend on, or a return probe
+    /// not at the start of a function. Also if neither a symbol nor an address was given
+    /// (`EINVAL`).
     Refused,
     /// ftrace cannot trace the function (`EINVAL`).
     Untraceable,
     /// The address is not the start of an instruction (`EILSEQ`).
     NotAnInstruction,
-    /// This instruction cannot be executed in another place (`EOPNOTSUPP`).
+    /// The engine cannot execute a copy of this instruction (`EOPNOTSUPP`).
     NotSupported,
     /// `max_active` calls would take more memory than a return probe may have (`E2BIG`).
     TooMany,
     /// No memory (`ENOMEM`).
     NoMemory,
-    /// There is no engine yet: its module has to be loaded first (`EPROBE_DEFER`).
+    /// No engine is loaded yet: load its module first (`EPROBE_DEFER`).
     NoEngine,
-    /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
+    /// Called by a handler, or in another context that must not sleep (`EBUSY`).
     MustNotSleep,
-    /// The handlers are of a module that is being unloaded (`ESHUTDOWN`).
+    /// The handlers belong to a module that is being unloaded (`ESHUTDOWN`).
     ModuleGoes,
-    /// Whatever else.
+    /// Any other error.
     Other(Error),
 }
 
@@ -75,7 +76,7 @@ impl From<ProbeError> for Error {
     }
 }
 
-/// Refuses what sleeps where nothing may, as in a handler.
+/// Returns an error in contexts that must not sleep, as in a handler.
 pub(crate) fn must_sleep() -> Result<(), ProbeError> {
     match may_sleep() {
         true => Ok(()),

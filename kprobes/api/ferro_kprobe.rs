@@ -6,35 +6,37 @@
 //! - [`Retprobe`]: handlers on the entry and the return of a function, with data for each call,
 //! - [`EntryProbe`]: a handler on the entry of a function that gets its arguments with their types.
 //!
-//! They stand on the functions of `<linux/kprobes.h>`, so they work with the C engine and with the Rust
-//! engine alike. A probe is registered when its value is made, and unregistered when it is dropped, which
-//! waits until no handler runs any more. Where nothing may sleep, as in a handler, a work item unregisters it.
+//! The crate uses the functions of `<linux/kprobes.h>`, so it works with the C engine and with the
+//! Rust engine alike. A probe is registered when its value is made. Dropping it unregisters it and
+//! waits until no handler runs. In contexts that must not sleep, as in a handler, a work item
+//! unregisters it.
 //!
 //! # What a handler may do
 //!
-//! Handlers run with preemption off, mostly with interrupts off, and possibly in an NMI, with whatever locks
-//! the probed code holds. A handler has `&self` and a [`ProbeCtx`], neither of which offers anything that
-//! sleeps, allocates or locks, and nothing that it captures can be moved out of it. What a handler reaches
-//! by other means is not checked: no lock of the kernel crate, no allocation, no `schedule()`, and nothing
-//! whose last reference it would drop. A function that it calls may be probed too; such a hit is not
-//! handled but counted, see [`Probe::missed`].
+//! Handlers run with preemption off, mostly with interrupts off, and possibly in an NMI, with any
+//! locks that the probed code holds. A handler has `&self` and a [`ProbeCtx`]. Neither offers
+//! anything that sleeps, allocates or locks, and the handler cannot move its captures out. Other
+//! code of a handler is not checked. It must not take a lock of the kernel crate, allocate, call
+//! `schedule()`, or drop the last reference to anything. A function that it calls may be probed;
+//! such a hit is not handled but counted, see [`Probe::missed`].
 //!
-//! Registers can be read by everybody. Changing them can make any code do anything, so that takes an
+//! Any handler can read registers. Changing them can make any code do anything, so it requires an
 //! [`Alter`], which only `unsafe` code can make.
 //!
 //! # Refused functions
 //!
-//! Besides what an engine refuses, functions that ftrace cannot trace are, as for the kernel's own events. The code that a tracer
-//! executes for each function is among them. [`Untraceable`] permits it, which only `unsafe` code can make.
+//! Besides the functions that an engine refuses, the API refuses functions that ftrace cannot
+//! trace, as the kernel's own events do. These include the code that a tracer executes for each
+//! function. [`Untraceable`] permits them; only `unsafe` code can make it.
 //!
 //! # What cannot be enforced
 //!
-//! - What is said above about the handlers' other means.
-//! - With the C engine, a probe has to be dropped before its module goes. So the value belongs in the module's state;
-//!   leaking it (`KBox::leak()`, `mem::forget()`) leaves handlers behind that are no longer there. The Rust engine
-//!   unregisters such a probe when the module goes.
-//! - That a probe is worth what it costs: a function that the console or the scheduler calls should not
-//!   be probed by a handler that prints.
+//! - The rules above for the other code of handlers.
+//! - With the C engine, a probe has to be dropped before its module is unloaded. So keep the value
+//!   in the module's state. Leaking it (`KBox::leak()`, `mem::forget()`) leaves pointers to freed
+//!   handlers. The Rust engine unregisters such a probe when the module is unloaded.
+//! - The cost of a probe: a handler that prints should not probe a function that the console or the
+//!   scheduler calls.
 //!
 //! # Examples
 //!

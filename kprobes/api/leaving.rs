@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of what handlers do to their own probes: dropping them, and what sleeps and is refused.
+//! KUnit tests of handlers that drop their own probes, and of refused calls that sleep.
 #![deny(unsafe_code)]
 
 use kernel::new_spinlock;
@@ -20,12 +20,12 @@ use crate::ProbeHandler;
 use crate::Retprobe;
 use crate::RetprobeHandler;
 
-/// Where a handler finds its own probe.
+/// Shared place where a handler finds its own probe.
 #[pin_data]
 struct Place<P> {
     #[pin]
     probe: SpinLock<Option<P>>,
-    /// Hits after which the handler was still there.
+    /// Number of hits after which the handler still existed.
     survived: Atomic<u32>,
     /// The handler has been dropped.
     gone: Atomic<bool>,
@@ -47,9 +47,9 @@ impl<P: Unpin> Place<P> {
         *self.probe.lock() = Some(probe);
     }
 
-    /// What a handler does: drops the probe, and goes on.
+    /// Handles a hit: drops the probe and continues.
     fn hit(&self) {
-        // Only tried: a breakpoint is like an NMI.
+        // Never spins: a breakpoint is like an NMI.
         let probe = self.probe.try_lock().and_then(|mut probe| probe.take());
         drop(probe);
         if !self.gone.load(Relaxed) {
@@ -111,7 +111,7 @@ impl RetprobeHandler for Returned {
     }
 }
 
-/// A handler that does with its probe what sleeps.
+/// Handler that tries the sleeping operations on its own probe.
 struct Sleeper(Arc<Place<Probe<Sleeper>>>);
 
 #[vtable]
@@ -141,7 +141,7 @@ mod suite {
     use kernel::time::delay::fsleep;
     use kernel::time::Delta;
 
-    /// Whether the handler survives its own drop, and goes afterwards.
+    /// Returns true if the handler survives the drop of its own probe, and is dropped afterwards.
     fn drops_itself<P: Unpin>(place: &Place<P>, call: impl Fn()) -> bool {
         call();
         let survived = place.survived.load(Relaxed);

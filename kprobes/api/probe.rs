@@ -24,22 +24,22 @@ use crate::raw::regs::Regs;
 use crate::raw::untraceable::Untraceable;
 use crate::target::Place;
 
-/// Bytes of code that [`Probe::copied`] tells, at least those of the instruction.
+/// Number of code bytes that [`Probe::copied`] returns, at least the instruction's length.
 pub const COPIED: usize = 16;
 
-/// What to do when a [`Probe`] is hit. Not implementing a method makes hits cheaper.
+/// Handlers for the hits of a [`Probe`]. Leaving a method out makes hits cheaper.
 ///
-/// Handlers of one probe can run on several CPUs at a time.
+/// Handlers of one probe may run on several CPUs at a time.
 #[vtable]
 pub trait ProbeHandler: Send + Sync + Sized + 'static {
-    /// Before the instruction.
+    /// Runs before the instruction.
     ///
     /// Context: see the crate's documentation.
     fn pre(&self, _ctx: &mut ProbeCtx<'_>) -> Next {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// After the instruction, unless `pre` of this or another probe went on elsewhere.
+    /// Runs after the instruction, unless `pre` of this or another probe continued elsewhere.
     ///
     /// Context: see the crate's documentation.
     fn post(&self, _ctx: &mut ProbeCtx<'_>) {
@@ -65,7 +65,7 @@ impl<H: ProbeHandler> Callbacks for H {
     }
 }
 
-/// Describes a [`Probe`] before it is registered.
+/// Builder for a [`Probe`].
 pub struct Builder<'a, H> {
     place: Place<'a>,
     _handler: PhantomData<fn(H)>,
@@ -83,17 +83,18 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
         }
     }
 
-    /// A function of the kernel, or of a module. A landing pad of indirect branches at its start is skipped.
+    /// Probes a function of the kernel, or of a module. Skips an indirect-branch landing pad at its
+    /// start.
     pub fn symbol(self, symbol: &'a CStr) -> Self {
         Self::of(self.place.symbol_at(symbol))
     }
 
-    /// An address in place of a symbol.
+    /// Probes an address instead of a symbol.
     pub fn address(self, address: usize) -> Self {
         Self::of(self.place.address_at(address))
     }
 
-    /// Bytes from there to the instruction.
+    /// Sets the offset of the instruction in bytes.
     pub fn offset(self, offset: u32) -> Self {
         Self::of(self.place.offset(offset))
     }
@@ -103,7 +104,7 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
         Self::of(self.place.untraceable(permission))
     }
 
-    /// The handlers are not called before [`Probe::arm`].
+    /// Leaves the probe disarmed until [`Probe::arm`].
     pub fn disarmed(self) -> Self {
         Self::of(self.place.disarmed())
     }
@@ -116,16 +117,16 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
     }
 }
 
-/// A probe on an instruction, unregistered when it is dropped.
+/// Probe on an instruction, unregistered by the drop.
 ///
-/// A handler may drop it, its own one included. Then it is unregistered by a work item, until which hits still come,
-/// and the handlers stay until no hit is being handled any more.
+/// A handler may drop any probe, even its own. Then a work item unregisters it; until then hits are
+/// still handled. The handlers are dropped after the last hit has been handled.
 pub struct Probe<H: ProbeHandler> {
     raw: Deferred<RawProbe<H>>,
 }
 
 impl<H: ProbeHandler> Probe<H> {
-    /// Describes a probe.
+    /// Returns a builder for a probe.
     pub fn builder<'a>() -> Builder<'a, H> {
         Builder::new()
     }
@@ -136,8 +137,8 @@ impl<H: ProbeHandler> Probe<H> {
         probes.pop().ok_or(refusal.unwrap_or(ProbeError::Refused))
     }
 
-    /// Registers many, in their order, in less time than one after another takes, up to the first that is refused. Returns those before
-    /// it, and why it is.
+    /// Registers many probes in their order, faster than one by one, up to the first that is
+    /// refused. Returns the registered ones, and the error of the refused one.
     ///
     /// Context: process; sleeps.
     pub fn register_all<'a>(
@@ -150,58 +151,59 @@ impl<H: ProbeHandler> Probe<H> {
         batch::register_all(prepared, |raw| Self { raw })
     }
 
-    /// Drops many probes, in less time than one after another takes: waits for their handlers once.
+    /// Drops many probes faster than one by one: waits for their handlers once.
     pub fn drop_all(probes: impl Iterator<Item = Self>) {
         batch::drop_all(probes.map(|probe| probe.raw));
     }
 
-    /// The handlers.
+    /// Returns the handlers.
     pub fn handler(&self) -> &H {
         self.raw.handler()
     }
 
-    /// The address of the probed instruction.
+    /// Returns the address of the probed instruction.
     pub fn address(&self) -> usize {
         self.raw.registered().address()
     }
 
-    /// The first byte of the probed instruction, also while there is a breakpoint instead of it. `None` where ftrace has put its
-    /// call, or a NOP, at the entry of a function.
+    /// Returns the first byte of the probed instruction, even while a breakpoint replaces it.
+    /// Returns `None` for an ftrace site at the entry of a function, which has a call or a NOP.
     pub fn opcode(&self) -> Option<u8> {
         self.raw.registered().opcode()
     }
 
-    /// The probed instruction in the engine's copy of it, and what follows there. In the copy the distance to an operand differs, where
-    /// that is counted from the instruction. `None` where there is no copy, as ftrace has its call there, or the engine does what the
-    /// instruction does.
+    /// Returns the engine's copy of the probed instruction, and the bytes that follow it. In the
+    /// copy, RIP-relative distances differ from the original. Returns `None` without a copy: at an
+    /// ftrace site, or if the engine emulates the instruction.
     pub fn copied(&self) -> Option<[u8; COPIED]> {
         let mut code = [0; COPIED];
         self.opcode()?;
         match self.raw.registered().copy() {
             0 => None,
-            // The engine keeps the copy as long as the probe, but there need not be so much after it.
+            // The engine keeps the copy as long as the probe, but fewer than `COPIED` bytes may be
+            // readable.
             copy => nofault::read_kernel(copy, &mut code).then_some(code),
         }
     }
 
-    /// Hits for which no handler was called, as one was running on this CPU already.
+    /// Returns the number of missed hits, where a handler was already running on this CPU.
     pub fn missed(&self) -> usize {
         self.raw.registered().missed()
     }
 
-    /// Has the handlers called. Sleeps; refused in a handler.
+    /// Arms the probe. Sleeps; refused in a handler.
     pub fn arm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
         Ok(self.raw.registered().arm()?)
     }
 
-    /// Has the handlers called no longer. Sleeps, and is refused in a handler. One may still be running afterwards.
+    /// Disarms the probe. Sleeps; refused in a handler. A handler may still be running afterwards.
     pub fn disarm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
         Ok(self.raw.registered().disarm()?)
     }
 
-    /// Whether the handlers are called: not if the probe is disarmed, or its code has gone with its module.
+    /// Returns true if the probe is armed: not disarmed, and its code not unloaded.
     pub fn is_armed(&self) -> bool {
         self.raw.registered().is_armed()
     }

@@ -21,32 +21,32 @@ use crate::raw::retprobe::ReturnCallbacks;
 use crate::raw::untraceable::Untraceable;
 use crate::target::Place;
 
-/// Whether the return of a call is wanted.
+/// Answer of an entry handler: follow the call to its return or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Keep {
-    /// It is.
+    /// Follows the call.
     Yes,
-    /// It is not: `returned` is not called for this call.
+    /// Does not follow it: `returned` is not called for this call.
     No,
 }
 
-/// What to do when a function with a [`Retprobe`] is called and returns.
+/// Handlers for the calls and returns of a function with a [`Retprobe`].
 ///
-/// Handlers of one probe can run on several CPUs at a time, but for one call one after the other.
+/// Handlers of one probe may run on several CPUs at a time, but for one call one after the other.
 #[vtable]
 pub trait RetprobeHandler: Send + Sync + Sized + 'static {
-    /// What is kept from the entry to the return, for each call. It is zero at first. At most 4096 bytes.
+    /// Data kept from the entry to the return of each call, zero at first. At most 4096 bytes.
     type Data: Zeroable + Copy + Send;
 
-    /// Before the first instruction of the function.
+    /// Runs before the first instruction of the function.
     ///
     /// Context: see the crate's documentation.
     fn entry(&self, _ctx: &mut ProbeCtx<'_>, _data: &mut Self::Data) -> Keep {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// When the function has returned.
+    /// Runs after the function has returned.
     ///
     /// Context: see the crate's documentation.
     fn returned(&self, ctx: &mut ProbeCtx<'_>, data: &mut Self::Data);
@@ -68,7 +68,7 @@ impl<H: RetprobeHandler> ReturnCallbacks for H {
     }
 }
 
-/// Describes a [`Retprobe`] before it is registered.
+/// Builder for a [`Retprobe`].
 pub struct RetBuilder<'a, H> {
     place: Place<'a>,
     max_active: u32,
@@ -84,7 +84,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
         }
     }
 
-    /// A function of the kernel, or of a module.
+    /// Probes a function of the kernel, or of a module.
     pub fn symbol(self, symbol: &'a CStr) -> Self {
         Self {
             place: self.place.symbol_at(symbol),
@@ -92,7 +92,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
         }
     }
 
-    /// The address of a function in place of its symbol.
+    /// Probes the function at an address instead of a symbol.
     pub fn address(self, address: usize) -> Self {
         Self {
             place: self.place.address_at(address),
@@ -108,7 +108,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
         }
     }
 
-    /// The handlers are not called before [`Retprobe::arm`].
+    /// Leaves the probe disarmed until [`Retprobe::arm`].
     pub fn disarmed(self) -> Self {
         Self {
             place: self.place.disarmed(),
@@ -116,8 +116,9 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
         }
     }
 
-    /// How many calls of the function can be followed at a time. Memory for them is allocated at once. The
-    /// default, 0, stands for twice the number of CPUs, and at least 10. More than 64 MiB of it is refused.
+    /// Sets the maximum number of calls that can be followed at a time. Their memory is allocated
+    /// at once; more than 64 MiB is refused. The default, 0, means twice the number of CPUs, and at
+    /// least 10.
     pub fn max_active(self, max_active: u32) -> Self {
         Self { max_active, ..self }
     }
@@ -131,23 +132,23 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     }
 }
 
-/// A probe on the return of a function, unregistered when it is dropped. Returns of calls that were made
-/// before that are not reported afterwards.
+/// Probe on the return of a function, unregistered by the drop. Returns after the drop are not
+/// reported, even of earlier calls.
 ///
-/// A handler may drop it, its own one included. Then it is unregistered by a work item, until which calls are still
-/// followed, and the handlers stay until none of them runs any more.
+/// A handler may drop any probe, even its own. Then a work item unregisters it; until then calls
+/// are still followed. The handlers are dropped after the last of them has returned.
 pub struct Retprobe<H: RetprobeHandler> {
     raw: Deferred<RawRetprobe<H>>,
 }
 
 impl<H: RetprobeHandler> Retprobe<H> {
-    /// Describes a probe.
+    /// Returns a builder for a probe.
     pub fn builder<'a>() -> RetBuilder<'a, H> {
         RetBuilder::new()
     }
 
-    /// Registers many, in their order, in less time than one after another takes, up to the first that is refused. Returns those before
-    /// it, and why it is.
+    /// Registers many probes in their order, faster than one by one, up to the first that is
+    /// refused. Returns the registered ones, and the error of the refused one.
     ///
     /// Context: process; sleeps.
     pub fn register_all<'a>(
@@ -165,44 +166,45 @@ impl<H: RetprobeHandler> Retprobe<H> {
         batch::register_all(prepared, |raw| Self { raw })
     }
 
-    /// Drops many probes, in less time than one after another takes: waits for their handlers once.
+    /// Drops many probes faster than one by one: waits for their handlers once.
     pub fn drop_all(probes: impl Iterator<Item = Self>) {
         batch::drop_all(probes.map(|probe| probe.raw));
     }
 
-    /// The handlers.
+    /// Returns the handlers.
     pub fn handler(&self) -> &H {
         self.raw.handler()
     }
 
-    /// The address of the function's first instruction.
+    /// Returns the address of the function's first instruction.
     pub fn address(&self) -> usize {
         self.raw.registered().address()
     }
 
-    /// Calls that were not followed since `max_active` others were going on.
+    /// Returns the number of calls that were not followed because `max_active` others were active.
     pub fn missed(&self) -> usize {
         self.raw.missed()
     }
 
-    /// Calls that were not followed since they came from a handler.
+    /// Returns the number of calls that were not followed because a handler made them.
     pub fn nested(&self) -> usize {
         self.raw.registered().missed()
     }
 
-    /// Has the handlers called. Sleeps; refused in a handler.
+    /// Arms the probe. Sleeps; refused in a handler.
     pub fn arm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
         Ok(self.raw.registered().arm()?)
     }
 
-    /// Has no more calls followed; those that are going on still are. Sleeps; refused in a handler.
+    /// Disarms the probe: new calls are not followed, active ones still are. Sleeps; refused in a
+    /// handler.
     pub fn disarm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
         Ok(self.raw.registered().disarm()?)
     }
 
-    /// Whether calls are followed: not if the probe is disarmed, or its code has gone with its module.
+    /// Returns true if the probe is armed: not disarmed, and its code not unloaded.
     pub fn is_armed(&self) -> bool {
         self.raw.registered().is_armed()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a client asks for a probe.
+//! Place of a probe, as a client asks for it.
 #![deny(unsafe_code)]
 
 use ferro_sys::code::kallsyms;
@@ -12,7 +12,7 @@ use crate::error::ProbeError;
 use crate::raw::kprobe::Target;
 use crate::raw::untraceable::Untraceable;
 
-/// What the offset counts from.
+/// Base of the offset.
 #[derive(Clone, Copy)]
 enum Base<'a> {
     Nothing,
@@ -21,13 +21,13 @@ enum Base<'a> {
     Address(usize),
 }
 
-/// A place in the kernel's code.
+/// Place in the kernel's code.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     base: Base<'a>,
     offset: u32,
     is_disarmed: bool,
-    /// The client has the permission for what ftrace cannot trace.
+    /// The client has an [`Untraceable`].
     may_be_untraceable: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Place<'a> {
         may_be_untraceable: false,
     };
 
-    /// The start of the function of this name.
+    /// Makes a place at the start of the function of this name.
     pub(crate) fn of_function(name: &'a str) -> Self {
         Self {
             base: Base::Name(name),
@@ -79,9 +79,9 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// With a copy of the symbol's name, if it is one.
+    /// Converts the place to a target, with a copy of the symbol's name.
     ///
-    /// Errors: `Untraceable`, which is not permitted; `NoMemory`.
+    /// Errors: `Untraceable` without the permission; `NoMemory`.
     pub(crate) fn target(&self) -> Result<Target, ProbeError> {
         let target = Target {
             symbol: match self.base {
@@ -103,7 +103,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns false, and says so in the log, if ftrace cannot trace the function there. The engine refuses a place that does not exist.
+/// Returns false, with a log message, if ftrace cannot trace the function there. Returns true for a
+/// place that does not exist, which the engine refuses.
 fn is_traceable(target: &Target) -> bool {
     let base = match &target.symbol {
         Some(name) => kallsyms::lookup_name(name),
@@ -115,7 +116,7 @@ fn is_traceable(target: &Target) -> bool {
     let is_traceable = kallsyms::is_traceable(address);
     if !is_traceable {
         let mut name = [0; NAME_LEN];
-        // As the Rust engine tells of its own refusals.
+        // The Rust engine logs its own refusals in the same way.
         let name = kallsyms::name_of(address, &mut name).unwrap_or(c"?");
         pr_info!("no probe at {name}: ftrace cannot trace the function\n");
     }

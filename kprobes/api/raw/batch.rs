@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering and unregistering probes of either kind, many at a time.
+//! Registration of probes of either kind, many at a time.
 //!
 //! Contexts: process; sleeps.
 
@@ -15,7 +15,7 @@ use kernel::prelude::*;
 
 use crate::error::ProbeError;
 
-/// Whether an engine has a probe. Only this file says so.
+/// True while a probe is registered with an engine. Only this file changes it.
 pub(crate) struct IsRegistered(Cell<bool>);
 
 impl IsRegistered {
@@ -28,38 +28,45 @@ impl IsRegistered {
     }
 }
 
-/// A probe, with what an engine has of it. Unless [`IsRegistered`] says otherwise, no engine has it, and no handler is running.
+/// Probe, with the structure that an engine uses. Unless [`IsRegistered`] is true, no engine has
+/// it, and no handler is running.
 ///
 /// # Safety
 ///
-/// `in_engine()` is in `self`, and stays there; an engine may have what `fresh()` makes in that place, with all that it points to, until
-/// the drop of `self`, which unregisters it if `is_registered()`. `register()` and `unregister()` are the functions of the C interface.
+/// `in_engine()` is in `self`, and stays there. An engine may use the value of `fresh()` in that
+/// place, with everything that it points to, until the drop of `self`, which unregisters it if
+/// `is_registered()`. `register()` and `unregister()` are the functions of the C interface.
 pub(crate) unsafe trait InEngine: Send + Sync + 'static {
-    /// What an engine has.
+    /// Structure of the C interface.
     type Struct;
 
     fn in_engine(&self) -> *mut Self::Struct;
 
-    /// As it is before it is registered.
+    /// Returns the structure as it is before registration.
     fn fresh(&self) -> Self::Struct;
 
     fn is_registered(&self) -> &IsRegistered;
 
-    /// Addresses of the functions that an engine calls, which are code of the client, or 0.
+    /// Returns the addresses of the functions that an engine calls, which are code of the client,
+    /// or 0.
     fn handlers() -> [usize; 2];
 
+    /// Registers all of them, or none.
+    ///
     /// # Safety
     ///
     /// There are so many, none of them registered.
     unsafe fn register(all: *mut *mut Self::Struct, count: c_int) -> c_int;
 
+    /// Unregisters all of them.
+    ///
     /// # Safety
     ///
     /// There are so many, all of them registered.
     unsafe fn unregister(all: *mut *mut Self::Struct, count: c_int);
 }
 
-/// A probe that is not registered yet.
+/// Probe that is not registered yet.
 ///
 /// # Invariants
 ///
@@ -68,17 +75,17 @@ pub(crate) struct Unregistered<R: InEngine>(Deferred<R>);
 
 impl<R: InEngine> Unregistered<R> {
     pub(super) fn new(init: impl PinInit<R, Error>) -> Result<Self> {
-        // INVARIANT: Only `register()` makes it true, of what is one of these.
+        // INVARIANT: Only `register()` makes it true, for values of this type.
         Ok(Self(Deferred::new(init)?))
     }
 }
 
-/// Registers probes in their order, up to the first that is refused, or that `prepared` has an error for. Returns those before it,
-/// as `wrap` makes them, and why it is.
+/// Registers probes in their order, up to the first that is refused, or that `prepared` has an
+/// error for. Returns the registered ones, wrapped by `wrap`, and the error of the refused one.
 ///
-/// Errors: no memory, and [`ProbeError::ModuleGoes`]; then none is registered. No lock makes the
-/// last one and registering one step: a module's code that can come here is waited for before an
-/// engine looks for its probes.
+/// Errors: no memory, and [`ProbeError::ModuleGoes`]; then none is registered. No lock joins the
+/// check of the module to the registration. Unloading waits for a module's code that can call this
+/// before an engine looks for its probes.
 pub(crate) fn register_all<R: InEngine, P>(
     prepared: impl Iterator<Item = Result<Unregistered<R>, ProbeError>>,
     wrap: impl Fn(Deferred<R>) -> P,
@@ -106,8 +113,9 @@ pub(crate) fn register_all<R: InEngine, P>(
     Ok((registered, refusal.map(ProbeError::from).or(unprepared)))
 }
 
-/// Has `register` take as many at once as it does, up to the first that it refuses; it takes all that it is given, or none. Returns
-/// how many it took, and why it refused the next one.
+/// Calls `register` with as many items as it accepts at once, up to the first that it refuses.
+/// `register` takes all items of a call, or none. Returns the number of registered items, and the
+/// error of the refused one.
 fn up_to_refused<T>(all: &[T], mut register: impl FnMut(&[T]) -> Result) -> (usize, Option<Error>) {
     let mut done = 0;
     let mut some = all.len();
@@ -116,7 +124,7 @@ fn up_to_refused<T>(all: &[T], mut register: impl FnMut(&[T]) -> Result) -> (usi
         match register(next.get(..some).unwrap_or(next)) {
             Ok(()) => done += some,
             Err(error) if some == 1 => return (done, Some(error)),
-            // The one that is refused is among these.
+            // The refused one is among these.
             Err(_) => (),
         }
         some /= 2;
@@ -129,22 +137,24 @@ fn register<R: InEngine>(some: &[Unregistered<R>], pointers: &mut KVVec<*mut R::
     pointers.clear();
     for Unregistered(probe) in some {
         let place = probe.in_engine();
-        // SAFETY: By the type invariant no engine has it, nor does a handler use it; a refused batch is not registered either.
-        // What an engine has left in it must not be there when it is registered again.
+        // SAFETY: By the type invariant no engine has it, nor does a handler use it; a refused
+        // batch is not registered either. A later registration must not see the values that an
+        // engine has left in it.
         unsafe { place.write(probe.fresh()) };
         pointers.push(place, GFP_KERNEL)?;
     }
     let count = c_int::try_from(some.len()).map_err(|_| E2BIG)?;
-    // SAFETY: The array has so many pointers, to what stays until it has been unregistered, by the trait; no engine has them, by the
-    // type invariant.
+    // SAFETY: The array has so many pointers, to structures that stay until they have been
+    // unregistered, by the trait; no engine has them, by the type invariant.
     to_result(unsafe { R::register(pointers.as_mut_ptr(), count) })?;
-    // They are no longer taken for `Unregistered`: `register_all()` goes on after them.
+    // They no longer count as `Unregistered`: `register_all()` continues after them.
     some.iter()
         .for_each(|one| one.0.is_registered().0.set(true));
     Ok(())
 }
 
-/// Drops many probes, and waits once for the handlers of all; where it must not sleep, or without memory, one after another.
+/// Drops many probes, and waits once for all handlers; one by one without memory, or in a context
+/// that must not sleep.
 pub(crate) fn drop_all<R: InEngine>(probes: impl Iterator<Item = Deferred<R>>) {
     if !may_sleep() {
         return probes.for_each(drop);
@@ -154,7 +164,7 @@ pub(crate) fn drop_all<R: InEngine>(probes: impl Iterator<Item = Deferred<R>>) {
         // Without memory it is dropped at once.
         let _ = all.push(probe, GFP_KERNEL);
     }
-    // What it could not unregister does so when it is dropped.
+    // The drop unregisters those that are left on an error.
     let _ = unregister(&all);
 }
 
@@ -165,7 +175,8 @@ fn unregister<R: InEngine>(all: &[Deferred<R>]) -> Result {
         pointers.push(probe.in_engine(), GFP_KERNEL)?;
     }
     let count = c_int::try_from(pointers.len()).map_err(|_| E2BIG)?;
-    // SAFETY: The array has so many pointers, to what is registered, and stays. The function waits until no handler of them runs.
+    // SAFETY: The array has so many pointers, to structures that are registered and stay. The
+    // function waits until none of their handlers runs.
     unsafe { R::unregister(pointers.as_mut_ptr(), count) };
     registered().for_each(|probe| probe.is_registered().0.set(false));
     Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code of the kernel that handlers send what they probe to, or call.
+//! Kernel code that handlers redirect to, or call.
 //!
 //! Contexts: any, NMI included.
 
@@ -11,13 +11,13 @@ extern "C" {
     fn ferro_just_return();
 }
 
-/// The address of a function that only returns.
+/// Returns the address of a function that only returns.
 pub(crate) fn just_return() -> usize {
     (ferro_just_return as unsafe extern "C" fn() as *const ()).addr()
 }
 
 /// Writes the stack to the log.
 pub(crate) fn dump_stack() {
-    // SAFETY: The function can be called in any context, and takes nothing.
+    // SAFETY: The function can be called in any context, and has no arguments.
     unsafe { bindings::dump_stack() };
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The general purpose registers in a `struct pt_regs`.
+//! General purpose registers in a `struct pt_regs`.
 //!
 //! Contexts: any, NMI included.
 
@@ -8,7 +8,7 @@ use core::mem::offset_of;
 
 use kernel::bindings;
 
-/// A general purpose register.
+/// General purpose register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -30,20 +30,21 @@ pub enum Register {
     R15,
 }
 
-/// Where fields are.
+/// Makes an array of field offsets.
 macro_rules! places {
     ($($field:ident),*) => { [$(offset_of!(bindings::pt_regs, $field)),*] };
 }
 
-/// Where each is, in the order of the type, then the stack pointer and RFLAGS: a hit looks there, rather than distinguish them.
+/// Offsets of the registers in the order of the type, then of the stack pointer and RFLAGS. A table
+/// lookup is cheaper in a hit than a `match`.
 const PLACES: [usize; 17] =
     places![ax, bx, cx, dx, si, di, bp, r8, r9, r10, r11, r12, r13, r14, r15, sp, flags];
 
-/// How many there are, with those two.
+/// Number of registers, including those two.
 pub(crate) const WORDS: usize = PLACES.len();
 
 impl Register {
-    /// Its value.
+    /// Returns its value.
     #[inline(always)]
     pub(crate) fn of(self, regs: &bindings::pt_regs) -> usize {
         const { assert!((Self::R15 as usize) < WORDS) };
@@ -51,10 +52,10 @@ impl Register {
     }
 }
 
-/// A word of a register: which, is its number in [`PLACES`], of which there are [`WORDS`].
+/// Reads a register. `number` is its index in [`PLACES`], less than [`WORDS`].
 #[inline(always)]
 pub(crate) fn word(regs: &bindings::pt_regs, number: usize) -> usize {
     let regs = (&raw const *regs).cast::<usize>();
-    // SAFETY: Each place of the table is that of a word in the structure.
+    // SAFETY: Each offset in the table is that for a word in the structure.
     unsafe { regs.byte_add(PLACES[number]).read() }
 }

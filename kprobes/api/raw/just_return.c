@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Where a function goes on that is not to be executed: it returns.
- */
+/* Target for functions that are not to be executed: it only returns. */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
 

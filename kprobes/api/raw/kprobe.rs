@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What both kinds of probes do with a `struct kprobe`.
+//! Operations on a `struct kprobe` that both kinds of probes share.
 //!
 //! Contexts: process; arming and disarming sleep.
 
@@ -13,18 +13,18 @@ use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::types::Opaque;
 
-/// Where a probe is to be registered, and whether it begins disarmed.
+/// Place of a probe, and its initial state.
 pub(crate) struct Target {
     pub(crate) symbol: Option<CString>,
-    /// 0 if there is a symbol.
+    /// Address, or 0 with a symbol.
     pub(crate) address: usize,
     pub(crate) offset: u32,
     pub(crate) is_disarmed: bool,
 }
 
 impl Target {
-    /// A `struct kprobe` for it, without handlers. It points to the symbol's name, which stays where it is when its owner
-    /// is moved.
+    /// Returns a `struct kprobe` for it, without handlers. The structure points to the symbol's
+    /// name, which stays in place when its owner is moved.
     pub(super) fn kprobe(&self) -> bindings::kprobe {
         let symbol = self.symbol.as_ref();
         bindings::kprobe {
@@ -40,14 +40,16 @@ impl Target {
     }
 }
 
-/// A kprobe that is registered.
+/// Registered kprobe.
 ///
 /// # Invariants
 ///
-/// It stays registered for `'a`.
+/// The kprobe stays registered for `'a`.
 pub(crate) struct Registered<'a>(&'a Opaque<bindings::kprobe>);
 
 impl<'a> Registered<'a> {
+    /// Wraps a registered kprobe.
+    ///
     /// # Safety
     ///
     /// `kprobe` stays registered for `'a`.
@@ -57,32 +59,35 @@ impl<'a> Registered<'a> {
     }
 
     pub(crate) fn address(&self) -> usize {
-        // SAFETY: By the type invariant it is registered, and an engine writes this word when that changes only.
+        // SAFETY: By the type invariant it is registered; an engine writes this word only while
+        // registering and unregistering.
         unsafe { (&raw const (*self.0.get()).addr).read_volatile() }.addr()
     }
 
-    /// The first byte of the instruction, whatever is there now. `None` where ftrace has its call.
+    /// Returns the first byte of the original instruction, or `None` at an ftrace site.
     pub(crate) fn opcode(&self) -> Option<u8> {
-        // SAFETY: By the type invariant it is registered, and this bit does not change then.
+        // SAFETY: By the type invariant it is registered, and this bit stays constant while it is.
         let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
-        // SAFETY: By the type invariant it is registered, and the engine writes this byte when that changes only.
+        // SAFETY: By the type invariant it is registered; the engine writes this byte only while
+        // registering and unregistering.
         let opcode = unsafe { (&raw const (*self.0.get()).opcode).read_volatile() };
         (flags & bindings::KPROBE_FLAG_FTRACE == 0).then_some(opcode)
     }
 
-    /// Where the copy of the instruction is that the engine executes, or 0.
+    /// Returns the address of the instruction's copy that the engine executes, or 0.
     pub(crate) fn copy(&self) -> usize {
-        // SAFETY: By the type invariant it is registered, and an engine writes this word when that changes only.
+        // SAFETY: By the type invariant it is registered; an engine writes this word only while
+        // registering and unregistering.
         unsafe { (&raw const (*self.0.get()).ainsn.insn).read_volatile() }.addr()
     }
 
     pub(crate) fn missed(&self) -> usize {
-        // SAFETY: By the type invariant it is there; the engine counts this word up, in one store.
+        // SAFETY: By the type invariant it is valid; the engine counts this word up, in one store.
         unsafe { (&raw const (*self.0.get()).nmissed).read_volatile() }
     }
 
     pub(crate) fn is_armed(&self) -> bool {
-        // SAFETY: By the type invariant it is there; the engine changes this word in one store.
+        // SAFETY: By the type invariant it is valid; the engine changes this word in one store.
         let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
         flags & (bindings::KPROBE_FLAG_DISABLED | bindings::KPROBE_FLAG_GONE) == 0
     }

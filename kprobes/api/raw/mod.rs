@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the API needs `unsafe` for: registering at the C interface and its callbacks (`probe.rs`, `retprobe.rs`, and for
-//! both `kprobe.rs` and `batch.rs`), the registers of probed code (`regs.rs`, `gpr.rs`), code of the kernel (`code.rs`), and the
-//! permissions to change what probed code does (`modify_token.rs`) and to probe what ftrace cannot trace (`untraceable.rs`).
+//! Code of the API that needs `unsafe`: registration at the C interface and its callbacks
+//! (`probe.rs`, `retprobe.rs`, and for both `kprobe.rs` and `batch.rs`), the registers of probed
+//! code (`regs.rs`, `gpr.rs`), kernel code (`code.rs`), and the permissions to change the behaviour
+//! of probed code (`modify_token.rs`) and to probe functions that ftrace cannot trace
+//! (`untraceable.rs`).
 
 pub(crate) mod batch;
 pub(crate) mod code;
@@ -17,7 +19,7 @@ pub(crate) mod saved_regs;
 pub(crate) mod targets;
 pub(crate) mod untraceable;
 
-/// The type of the C functions that take these types.
+/// Type of the C functions with these parameter types.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! c_function {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The permission to change what probed code does.
+//! Permission to change the behaviour of probed code.
 //!
 //! Contexts: any.
 
@@ -8,22 +8,24 @@
 pub struct Alter(());
 
 impl Alter {
+    /// Grants the permission.
+    ///
     /// # Safety
     ///
-    /// What is changed by means of this leaves the probed code, its callers and what they call as sound as
-    /// they were: the values are ones that they could have had, and where execution goes on, it could have
-    /// gone on in this state.
+    /// Changes made with this leave the probed code, its callers and its callees as sound as they
+    /// were. The new values are ones that the code could have had. At a new address, execution
+    /// could have continued in this state.
     pub const unsafe fn new() -> Self {
         Self(())
     }
 }
 
-/// Where to go on instead of the probed instruction.
+/// Address to continue at instead of the probed instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination(usize);
 
 impl Destination {
-    /// At `address`, which is one that the probed code could have gone on at.
+    /// Continues at `address`, where the probed code could have continued.
     pub(crate) fn new(_alter: &Alter, address: usize) -> Self {
         Self(address)
     }

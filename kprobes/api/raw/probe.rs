@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kprobes, registered at the C interface, and the callbacks that it makes.
+//! Kprobes, registered at the C interface, and their callbacks.
 //!
 //! Contexts: callbacks any, NMI included; the rest process.
 
@@ -18,29 +18,30 @@ use super::kprobe::Target;
 use super::modify_token::Destination;
 use super::regs::Regs;
 
-/// What a hit calls, on several CPUs at a time.
+/// Callbacks of a hit, on several CPUs at a time.
 pub(crate) trait Callbacks: Send + Sync + 'static {
-    /// Whether there is something to call before the instruction.
+    /// True if there is a callback before the instruction.
     const CALLS_BEFORE: bool;
-    /// Whether there is something to call after the instruction.
+    /// True if there is a callback after the instruction.
     const CALLS_AFTER: bool;
 
-    /// Before the instruction at `address`. Returns where to go on if that is not there.
+    /// Runs before the instruction at `address`. Returns the address to continue at if not there.
     fn before(&self, regs: &mut Regs, address: usize) -> Option<Destination>;
 
-    /// After the instruction; the one at `next` comes next.
+    /// Runs after the instruction, before the one at `next`.
     fn after(&self, regs: &mut Regs, next: usize);
 }
 
-/// A registered kprobe with its handlers. Its drop sleeps: it belongs in a `Deferred`.
+/// Registered kprobe with its handlers. The drop sleeps: wrap this in a `Deferred`.
 ///
 /// # Invariants
 ///
-/// `kprobe` is registered, with handlers that take it for a field of this structure; or, unless `is_registered`, it is not, and none of
-/// them is running. It is registered but in an [`Unregistered`], and when it is dropped.
+/// `kprobe` is registered, with handlers that take it for a field of this structure. Or, unless
+/// `is_registered`, it is not registered, and no handler is running. It is registered except in an
+/// [`Unregistered`] and during the drop.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RawProbe<H: Callbacks> {
-    // In the order in which they have to be there.
+    // In order of initialisation.
     handler: H,
     target: Target,
     #[pin]
@@ -48,14 +49,15 @@ pub(crate) struct RawProbe<H: Callbacks> {
     is_registered: IsRegistered,
 }
 
-// SAFETY: Any thread may unregister a kprobe, whichever has registered it; handlers are `Send`.
+// SAFETY: Any thread may unregister a kprobe, regardless of the registering thread; handlers are
+// `Send`.
 unsafe impl<H: Callbacks> Send for RawProbe<H> {}
-// SAFETY: What a shared reference reaches of the kprobe are single words, and functions of the engine, which take its lock;
-// handlers are `Sync`. Only who owns it uses `is_registered`.
+// SAFETY: A shared reference reaches only single words of the kprobe, and functions of the engine,
+// which take its lock; handlers are `Sync`. Only the owner uses `is_registered`.
 unsafe impl<H: Callbacks> Sync for RawProbe<H> {}
 
 impl<H: Callbacks> RawProbe<H> {
-    /// Prepares one. Errors: no memory.
+    /// Prepares a probe. Errors: no memory.
     pub(crate) fn unregistered(target: Target, handler: H) -> Result<Unregistered<Self>> {
         Unregistered::new(try_pin_init!(Self {
             handler,
@@ -66,9 +68,10 @@ impl<H: Callbacks> RawProbe<H> {
         }? Error))
     }
 
-    /// The kprobe, as an engine has it.
+    /// Returns the registered kprobe.
     pub(crate) fn registered(&self) -> Registered<'_> {
-        // SAFETY: By the type invariant it is registered, until `drop()`, which this borrow comes before.
+        // SAFETY: By the type invariant it is registered, until `drop()`, which this borrow
+        // precedes.
         unsafe { Registered::new(&self.kprobe) }
     }
 
@@ -76,7 +79,7 @@ impl<H: Callbacks> RawProbe<H> {
         &self.handler
     }
 
-    /// The handler that belongs to a kprobe.
+    /// Returns the handler of a kprobe.
     ///
     /// # Safety
     ///
@@ -90,16 +93,16 @@ impl<H: Callbacks> RawProbe<H> {
         unsafe { &(*this).handler }
     }
 
-    /// Called by the engine before the instruction.
+    /// Handles a hit before the instruction, called by the engine.
     ///
     /// # Safety
     ///
     /// `kprobe` is a field of a `Self`, and `regs` belong to this function until it returns.
     unsafe extern "C" fn pre(kprobe: *mut bindings::kprobe, regs: *mut bindings::pt_regs) -> c_int {
-        // SAFETY: The caller, the engine, passes the kprobe that it was given; unregistering it waits for this call, and
-        // the `Self` goes after that.
+        // SAFETY: The caller, the engine, passes the registered kprobe. Unregistering it waits for
+        // this call, and the `Self` is dropped after that.
         let handler = unsafe { Self::handler_of(kprobe) };
-        // SAFETY: The kprobe is registered, and this word is not written meanwhile.
+        // SAFETY: The kprobe is registered, and no code writes this word while it is.
         let address = unsafe { (*kprobe).addr }.addr();
         // SAFETY: The caller guarantees that they belong to this function.
         let regs = unsafe { Regs::from_raw(regs) };
@@ -112,7 +115,7 @@ impl<H: Callbacks> RawProbe<H> {
         }
     }
 
-    /// Called by the engine after the instruction.
+    /// Handles a hit after the instruction, called by the engine.
     ///
     /// # Safety
     ///
@@ -122,8 +125,8 @@ impl<H: Callbacks> RawProbe<H> {
         regs: *mut bindings::pt_regs,
         _flags: usize,
     ) {
-        // SAFETY: The caller, the engine, passes the kprobe that it was given; unregistering it waits for this call, and
-        // the `Self` goes after that.
+        // SAFETY: The caller, the engine, passes the registered kprobe. Unregistering it waits for
+        // this call, and the `Self` is dropped after that.
         let handler = unsafe { Self::handler_of(kprobe) };
         // SAFETY: The caller guarantees that they belong to this function.
         let regs = unsafe { Regs::from_raw(regs) };
@@ -132,8 +135,8 @@ impl<H: Callbacks> RawProbe<H> {
     }
 }
 
-// SAFETY: The kprobe is a field that is pinned, and its symbol's name is owned by another one; the handlers take it for that field, and
-// `drop()` unregisters it.
+// SAFETY: The kprobe is a field that is pinned, and another field owns its symbol's name. The
+// handlers take it for that field, and `drop()` unregisters it.
 unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
     type Struct = bindings::kprobe;
 
@@ -158,7 +161,7 @@ unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
 
     fn handlers() -> [usize; 2] {
         let mut handlers = [0; 2];
-        // Of the others there is no code.
+        // No code is generated for callbacks that are not called.
         if H::CALLS_BEFORE {
             handlers[0] = (Self::pre as *const ()).addr();
         }
@@ -183,8 +186,8 @@ unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
 impl<H: Callbacks> PinnedDrop for RawProbe<H> {
     fn drop(self: Pin<&mut Self>) {
         if self.is_registered.get() {
-            // SAFETY: By the type invariant it is registered. The function waits until no handler runs, so that what is
-            // dropped after this is no longer used.
+            // SAFETY: By the type invariant it is registered. The function waits until no handler
+            // runs, so the fields dropped after this are unused.
             unsafe { bindings::unregister_kprobe(self.kprobe.get()) };
         }
     }

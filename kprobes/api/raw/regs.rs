@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of probed code. Everybody may read them; changing them takes an [`Alter`].
+//! Registers of probed code. Any handler may read them; changing them requires an [`Alter`].
 //!
 //! Contexts: any, NMI included.
 
@@ -18,59 +18,62 @@ pub use super::saved_regs::Saved;
 pub(crate) struct Regs(bindings::pt_regs);
 
 impl Regs {
+    /// Wraps the registers of a hit.
+    ///
     /// # Safety
     ///
-    /// `regs` are the registers of a hit, which nobody else uses for `'a`.
+    /// `regs` are the registers of a hit, which no other code uses for `'a`.
     #[inline(always)]
     pub(super) unsafe fn from_raw<'a>(regs: *mut bindings::pt_regs) -> &'a mut Self {
         // SAFETY: The caller guarantees it; the type is transparent.
         unsafe { &mut *regs.cast() }
     }
 
-    /// The instruction pointer.
+    /// Returns the instruction pointer.
     #[inline(always)]
     pub(super) fn ip(&self) -> usize {
         self.0.ip
     }
 
-    /// Goes on somewhere else.
+    /// Continues at another address.
     #[inline(always)]
     pub(super) fn go_on_at(&mut self, destination: Destination) {
         self.0.ip = destination.address();
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     #[inline(always)]
     pub(crate) fn sp(&self) -> usize {
         self.0.sp
     }
 
-    /// RFLAGS.
+    /// Returns RFLAGS.
     #[inline(always)]
     pub(crate) fn flags(&self) -> usize {
         self.0.flags
     }
 
-    /// The calls that have led to `ip` with these registers, the innermost first. Returns how many.
+    /// Writes the call chain of `ip` with these registers, innermost first. Returns the number of
+    /// addresses.
     pub(crate) fn calls(&self, ip: usize, to: &mut [usize]) -> usize {
         stack::kernel(&self.0, ip, to)
     }
 
-    /// Turns interrupts off until the probed code goes on.
+    /// Disables interrupts until the probed code continues.
     #[inline(always)]
     pub(crate) fn hold_irqs(&mut self) {
-        // SAFETY: These are the registers of a hit, which the code that has had the handler called puts back, RFLAGS among them: by
-        // `iret` at a breakpoint, else by `popf`.
+        // SAFETY: These are the registers of a hit. The code that has called the handler restores
+        // them, RFLAGS among them: by `iret` at a breakpoint, else by `popf`.
         unsafe { cpu::leave_irqs_off() };
     }
 
-    /// The value of a register.
+    /// Returns the value of a register.
     #[inline(always)]
     pub(crate) fn get(&self, register: Register) -> usize {
         register.of(&self.0)
     }
 
-    /// The value of one that may be looked at.
+    /// Returns the value of a readable register.
     #[inline(always)]
     pub(crate) fn saved(&self, register: Saved) -> usize {
         register.of(&self.0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kretprobes, registered at the C interface, and the callbacks that it makes.
+//! Kretprobes, registered at the C interface, and their callbacks.
 //!
 //! Contexts: callbacks any, NMI included; the rest process.
 
@@ -17,60 +17,63 @@ use super::kprobe::Registered;
 use super::kprobe::Target;
 use super::regs::Regs;
 
-/// What a call of the function and its return call, on several CPUs at a time.
+/// Callbacks of a function's entry and return, on several CPUs at a time.
 pub(crate) trait ReturnCallbacks: Send + Sync + 'static {
-    /// What is kept for each call, zero at first.
+    /// Data kept for each call, zero at first.
     type Kept: Zeroable + Copy + Send;
 
-    /// Whether there is something to call at the entry.
+    /// True if there is a callback at the entry.
     const CALLS_ENTRY: bool;
 
-    /// At the entry, which is at `address`. Returns whether the return is wanted.
+    /// Runs at the entry, which is at `address`. Returns true to follow the call to its return.
     fn entered(&self, regs: &mut Regs, address: usize, data: &mut Self::Kept) -> bool;
 
-    /// The function has returned to `address`.
+    /// Runs after the function has returned to `address`.
     fn left(&self, regs: &mut Regs, address: usize, data: &mut Self::Kept);
 }
 
-/// Bytes that the calls of a return probe may take.
+/// Maximum number of bytes for the calls of a return probe.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A registered kretprobe with its handlers. Its drop sleeps: it belongs in a `Deferred`.
+/// Registered kretprobe with its handlers. The drop sleeps: wrap this in a `Deferred`.
 ///
 /// # Invariants
 ///
-/// `kretprobe` is registered, with handlers that take it for a field of this structure; or, unless `is_registered`, it is not, and none
-/// of them is running. It is registered but in an [`Unregistered`], and when it is dropped.
+/// `kretprobe` is registered, with handlers that take it for a field of this structure. Or, unless
+/// `is_registered`, it is not registered, and no handler is running. It is registered except in an
+/// [`Unregistered`] and during the drop.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RawRetprobe<H: ReturnCallbacks> {
-    // In the order in which they have to be there.
+    // In order of initialisation.
     handler: H,
     target: Target,
-    /// How many calls can be followed at a time.
+    /// Maximum number of calls that can be followed at a time.
     maxactive: c_int,
     #[pin]
     kretprobe: Opaque<bindings::kretprobe>,
     is_registered: IsRegistered,
 }
 
-// SAFETY: Any thread may unregister a kretprobe, whichever has registered it; handlers are `Send`.
+// SAFETY: Any thread may unregister a kretprobe, regardless of the registering thread; handlers are
+// `Send`.
 unsafe impl<H: ReturnCallbacks> Send for RawRetprobe<H> {}
-// SAFETY: What a shared reference reaches of the kretprobe are single words, and functions of the engine, which take its
-// lock; handlers are `Sync`. Only who owns it uses `is_registered`.
+// SAFETY: A shared reference reaches only single words of the kretprobe, and functions of the
+// engine, which take its lock; handlers are `Sync`. Only the owner uses `is_registered`.
 unsafe impl<H: ReturnCallbacks> Sync for RawRetprobe<H> {}
 
 impl<H: ReturnCallbacks> RawRetprobe<H> {
-    /// Instances are aligned as words are, and hold no more than this.
+    /// Checks the data: instances have a word's alignment and hold no more than this.
     const DATA_FITS: () = {
         assert!(align_of::<H::Kept>() <= align_of::<usize>());
         assert!(size_of::<H::Kept>() <= bindings::KRETPROBE_MAX_DATA_SIZE as usize);
     };
 
-    /// The most calls that can be followed at a time. The C engine computes their bytes in an `int`, unchecked.
+    /// Maximum number of calls that can be followed at a time. The C engine computes their bytes in
+    /// an `int`, unchecked.
     const MOST: usize =
         MOST_BYTES / (size_of::<bindings::kretprobe_instance>() + size_of::<H::Kept>());
 
-    /// Prepares one. Errors: -E2BIG for more calls at a time than there may be, and no memory.
+    /// Prepares a probe. Errors: -E2BIG for too many calls at a time, and no memory.
     pub(crate) fn unregistered(
         target: Target,
         max_active: u32,
@@ -90,13 +93,15 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         }? Error))
     }
 
-    /// The kprobe at the entry, as an engine has it.
+    /// Returns the registered kprobe at the entry.
     pub(crate) fn registered(&self) -> Registered<'_> {
         // SAFETY: The kretprobe is a field of `self`, so the kprobe is one, too; only its address is taken.
         let kprobe = unsafe { &raw const (*self.kretprobe.get()).kp };
-        // SAFETY: It is there as long as `self`; `Opaque` changes nothing of its layout, and lets others write to it.
+        // SAFETY: It lives as long as `self`; `Opaque` leaves its layout as it is, and permits
+        // writes by others.
         let kprobe = unsafe { &*Opaque::cast_from(kprobe) };
-        // SAFETY: By the type invariant it is registered, until `drop()`, which this borrow comes before.
+        // SAFETY: By the type invariant it is registered, until `drop()`, which this borrow
+        // precedes.
         unsafe { Registered::new(kprobe) }
     }
 
@@ -104,14 +109,14 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         &self.handler
     }
 
-    /// Calls that were not followed, as too many were being followed.
+    /// Returns the number of calls that were not followed because too many others were.
     pub(crate) fn missed(&self) -> usize {
-        // SAFETY: By the type invariant it is there; the engine counts this word up, in one store.
+        // SAFETY: By the type invariant it is valid; the engine counts this word up, in one store.
         let missed = unsafe { (&raw const (*self.kretprobe.get()).nmissed).read_volatile() };
         missed.try_into().unwrap_or(usize::MAX)
     }
 
-    /// The probe that an instance belongs to.
+    /// Returns the probe of an instance.
     ///
     /// # Safety
     ///
@@ -121,11 +126,12 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         // SAFETY: The caller guarantees that it is an instance; an engine sets both pointers before it hands one out.
         let kretprobe = unsafe { (*(*instance).node.rethook).data };
         let field = Opaque::cast_from(kretprobe.cast::<bindings::kretprobe>()).cast_mut();
-        // SAFETY: In both engines that is the kretprobe (`get_kretprobe()` reads it), by the caller's guarantee that of a `Self`.
+        // SAFETY: In both engines this is the kretprobe (`get_kretprobe()` reads it), a field of a
+        // `Self` by the caller's guarantee.
         unsafe { container_of!(field, Self, kretprobe) }
     }
 
-    /// The data of a call.
+    /// Returns the data of a call.
     ///
     /// # Safety
     ///
@@ -136,21 +142,22 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         unsafe { (&raw mut (*instance).data).cast() }
     }
 
-    /// Called by the engine at the entry of the function.
+    /// Handles the entry of the function, called by the engine.
     ///
     /// # Safety
     ///
-    /// `instance` is one of a registered `Self`; it and `regs` belong to this function until it returns.
+    /// `instance` is one of a registered `Self`; it and `regs` belong to this function until it
+    /// returns.
     unsafe extern "C" fn entry(
         instance: *mut bindings::kretprobe_instance,
         regs: *mut bindings::pt_regs,
     ) -> c_int {
-        // SAFETY: The caller, the engine, passes an instance of the kretprobe that it was given.
+        // SAFETY: The caller, the engine, passes an instance of the registered kretprobe.
         let this = unsafe { Self::of_instance(instance) };
         // SAFETY: The instance is one of a `Self`.
         let data = unsafe { Self::data_of(instance) };
-        // SAFETY: An instance has `data_size` bytes there, the size of a `Kept`, aligned as `DATA_FITS` has checked; nobody
-        // else has it until the call has returned.
+        // SAFETY: An instance has `data_size` bytes there, the size of a `Kept`, aligned as
+        // `DATA_FITS` has checked. No other code has it until the call has returned.
         unsafe { data.write_bytes(0, 1) };
         if !H::CALLS_ENTRY {
             return 0;
@@ -158,11 +165,11 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         // SAFETY: The handler is initialised before the kretprobe is registered, and dropped after it is unregistered, which
         // waits for this call.
         let handler = unsafe { &(*this).handler };
-        // SAFETY: The kretprobe is registered, and this word is not written meanwhile.
+        // SAFETY: The kretprobe is registered, and no code writes this word while it is.
         let address = unsafe { (*(*this).kretprobe.get()).kp.addr }.addr();
         // SAFETY: The caller guarantees that they belong to this function.
         let regs = unsafe { Regs::from_raw(regs) };
-        // SAFETY: Zeroed above, which is a `Kept` by its trait; nobody else has this instance.
+        // SAFETY: Zeroed above, which is a `Kept` by its trait; no other code has this instance.
         let data = unsafe { &mut *data };
         match handler.entered(regs, address, data) {
             true => 0,
@@ -170,34 +177,36 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         }
     }
 
-    /// Called by the engine when the function has returned.
+    /// Handles the return of the function, called by the engine.
     ///
     /// # Safety
     ///
-    /// `instance` is one of a registered `Self`; it and `regs` belong to this function until it returns.
+    /// `instance` is one of a registered `Self`; it and `regs` belong to this function until it
+    /// returns.
     unsafe extern "C" fn returned(
         instance: *mut bindings::kretprobe_instance,
         regs: *mut bindings::pt_regs,
     ) -> c_int {
-        // SAFETY: The caller, the engine, passes an instance of the kretprobe that it was given.
+        // SAFETY: The caller, the engine, passes an instance of the registered kretprobe.
         let this = unsafe { Self::of_instance(instance) };
         // SAFETY: The handler is initialised before the kretprobe is registered, and dropped after it is unregistered, which
         // waits for this call.
         let handler = unsafe { &(*this).handler };
-        // SAFETY: The instance is this call's, and its engine has noted the return address at the entry.
+        // SAFETY: The instance belongs to this call, and its engine has noted the return address at
+        // the entry.
         let address = unsafe { (*instance).node.ret_addr };
         // SAFETY: The caller guarantees that they belong to this function.
         let regs = unsafe { Regs::from_raw(regs) };
-        // SAFETY: `entry()` was called for this instance and has written it, unless a `Kept` has no bytes; nobody else has the
-        // instance.
+        // SAFETY: `entry()` was called for this instance and has written it, unless a `Kept` has no
+        // bytes; no other code has the instance.
         let data = unsafe { &mut *Self::data_of(instance) };
         handler.left(regs, address, data);
         0
     }
 }
 
-// SAFETY: The kretprobe is a field that is pinned, and its symbol's name is owned by another one; the handlers take it for that field,
-// and `drop()` unregisters it.
+// SAFETY: The kretprobe is a field that is pinned, and another field owns its symbol's name. The
+// handlers take it for that field, and `drop()` unregisters it.
 unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
     type Struct = bindings::kretprobe;
 
@@ -207,7 +216,7 @@ unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
 
     fn fresh(&self) -> bindings::kretprobe {
         let () = Self::DATA_FITS;
-        // Data has to be zeroed at the entry, whether there is a handler or not.
+        // Data has to be zeroed at the entry, with or without a handler.
         let has_entry = H::CALLS_ENTRY || size_of::<H::Kept>() != 0;
         bindings::kretprobe {
             kp: self.target.kprobe(),
@@ -245,8 +254,9 @@ unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
 impl<H: ReturnCallbacks> PinnedDrop for RawRetprobe<H> {
     fn drop(self: Pin<&mut Self>) {
         if self.is_registered.get() {
-            // SAFETY: By the type invariant it is registered. The function waits until no handler runs, and calls that return
-            // later do not look at it, so that what is dropped after this is no longer used.
+            // SAFETY: By the type invariant it is registered. The function waits until no handler
+            // runs, and calls that return later do not access it. So the fields dropped after this
+            // are unused.
             unsafe { bindings::unregister_kretprobe(self.kretprobe.get()) };
         }
     }

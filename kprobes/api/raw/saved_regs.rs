@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of probed code that may be looked at, but not all of them changed.
+//! Readable registers of probed code, of which handlers can change some.
 //!
 //! Contexts: any, NMI included.
 
@@ -11,11 +11,11 @@ use super::gpr::word;
 use super::gpr::Register;
 use super::gpr::WORDS;
 
-/// A register that may be looked at: each [`Register`], and two more.
+/// Readable register: a [`Register`], the stack pointer or RFLAGS.
 ///
 /// # Invariants
 ///
-/// It is less than [`WORDS`].
+/// The number is less than [`WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved(u8);
 
@@ -28,13 +28,13 @@ impl Saved {
     /// RFLAGS.
     pub const FLAGS: Self = Self(Register::R15 as u8 + 2);
 
-    /// One that may be changed, too.
+    /// Returns a register that can be changed, too.
     pub const fn general(register: Register) -> Self {
         // INVARIANT: The last `Register` is less.
         Self(register as u8)
     }
 
-    /// Its value.
+    /// Returns its value.
     #[inline(always)]
     pub(crate) fn of(self, regs: &bindings::pt_regs) -> usize {
         word(regs, self.0 as usize)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions that the tests probe: `test_targets.c`.
+//! Functions of `test_targets.c`, for the tests to probe.
 
 use kernel::error::to_result;
 use kernel::ffi::c_char;
@@ -29,37 +29,37 @@ extern "C" {
     fn kprobe_api_stop_calling();
 }
 
-/// `a + b`: three bytes that move `a` to ax, three that add `b`, and a return.
+/// Returns `a + b`: three bytes that move `a` to ax, three that add `b`, and a return.
 pub(crate) fn add(a: usize, b: usize) -> usize {
     // SAFETY: The function takes any numbers and touches no memory.
     unsafe { kprobe_api_add(a, b) }
 }
 
-/// `value + 1`.
+/// Returns `value + 1`.
 pub(crate) fn next(value: i32) -> i32 {
     // SAFETY: The function takes any number and touches no memory.
     unsafe { kprobe_api_next(value) }
 }
 
-/// The sum of everything, `d`'s first character included.
+/// Returns the sum of all arguments, with `d`'s first character.
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn eight(a: i32, b: u8, c: bool, d: &CStr, e: i64, f: u16, g: isize, h: isize) -> isize {
     // SAFETY: The function reads the first byte of `d`, which a string has, and touches no other memory.
     unsafe { kprobe_api_eight(a, b, c, d.as_char_ptr(), e, f, g, h) }
 }
 
-/// `depth`, by as many calls of itself, at most 100.
+/// Returns `depth` after as many calls of itself, at most 100.
 pub(crate) fn depth(depth: i32) -> i32 {
     // SAFETY: For a hundred calls of a function with one local variable any stack of the kernel has room.
     unsafe { kprobe_api_depth(depth.min(100)) }
 }
 
-/// A thread that calls [`next`] all the time, until this is dropped. One at a time.
+/// Thread that calls [`next`] in a loop until this is dropped. Only one instance at a time.
 pub(crate) struct Caller(());
 
 impl Caller {
     pub(crate) fn start() -> Result<Self> {
-        // SAFETY: The function takes nothing; if there is a thread already, it fails.
+        // SAFETY: The function has no arguments; it fails if a thread is already running.
         to_result(unsafe { kprobe_api_start_calling() })?;
         Ok(Self(()))
     }
@@ -67,16 +67,16 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        // SAFETY: `start()` has started the thread, and nobody else stops it.
+        // SAFETY: `start()` has started the thread, and no other code stops it.
         unsafe { kprobe_api_stop_calling() };
     }
 }
 
-/// The functions above compute something else then, which the tests expect.
-// SAFETY: The tests change arguments and values of these functions only, which can be any numbers, and where one goes on to its
-// return.
+/// Permission to change the functions above; the tests expect their changed results.
+// SAFETY: The tests change only arguments and values of these functions, which can be any numbers,
+// and addresses only to a return.
 pub(crate) const ALTER: Alter = unsafe { Alter::new() };
 
-/// [`add`] is assembly, without a site of ftrace.
+/// Permission for [`add`], which is assembly without an ftrace site.
 // SAFETY: The tests use it for that function, which only they call.
 pub(crate) const UNTRACEABLE: Untraceable = unsafe { Untraceable::new() };

@@ -10,7 +10,7 @@
 
 #include "test_targets.h"
 
-/* First + second: mov at 0, add at 3, ret at 6. */
+/* Returns first + second: mov at 0, add at 3, ret at 6. */
 asm(
 	"	.text\n"
 	"	.type kprobe_api_add, @function\n"
@@ -41,7 +41,7 @@ noinline __noclone int kprobe_api_depth(int depth)
 
 	if (depth > 0)
 		below = kprobe_api_depth(depth - 1) + 1;
-	/* Something is left to do after the call, so that there is one. */
+	/* Prevents a tail call. */
 	OPTIMIZER_HIDE_VAR(below);
 	return below;
 }
@@ -52,7 +52,10 @@ static int keep_calling(void *unused)
 {
 	while (!kthread_should_stop()) {
 		kprobe_api_next(1);
-		/* cond_resched() alone does nothing where the kernel can be preempted, and others wait for RCU tasks. */
+		/*
+		 * cond_resched() alone does nothing in a preemptible kernel, but others wait for
+		 * RCU tasks.
+		 */
 		cond_resched_tasks_rcu_qs();
 	}
 	return 0;

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The permission to probe functions that ftrace cannot trace.
+//! Permission to probe functions that ftrace cannot trace.
 //!
 //! Contexts: any.
 
-/// The permission to probe functions that ftrace cannot trace, as [`Builder::untraceable`](crate::Builder::untraceable) wants it.
+/// Permission to probe functions that ftrace cannot trace, for
+/// [`Builder::untraceable`](crate::Builder::untraceable).
 #[derive(Clone, Copy)]
 pub struct Untraceable(());
 
 impl Untraceable {
+    /// Grants the permission.
+    ///
     /// # Safety
     ///
-    /// No tracer executes the functions for what it traces, and the handling of a breakpoint does not either: hits would nest
-    /// without end. Other code without sites of ftrace, such as assembly or Rust, may be probed.
+    /// No tracer executes the functions while it handles traced code, and breakpoint handling does
+    /// not execute them either: hits would nest without end. Other code without ftrace sites, such
+    /// as assembly or Rust, may be probed.
     pub const unsafe fn new() -> Self {
         Self(())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What handlers change.
+//! Changes made by handlers.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -69,7 +69,7 @@ mod suite {
 
     #[test]
     fn a_function_can_return_early() -> Result {
-        // By a breakpoint, and at an ftrace site.
+        // At a breakpoint, and at an ftrace site.
         let early = || Pre(|ctx: &mut ProbeCtx<'_>| ctx.return_early(&ALTER, 77));
         let _add = Probe::builder()
             .symbol(c"kprobe_api_add")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes that get the arguments of a function with their types.
+//! Probes that get a function's typed arguments.
 #![deny(unsafe_code)]
 
 use kernel::bindings;
@@ -61,7 +61,7 @@ mod suite {
             }
         )
         .register()?;
-        // A thread of the kernel shares the kernel's memory.
+        // A kernel thread shares the kernel's memory.
         drop(targets::Caller::start()?);
         assert!(probe.hits() >= 1);
         assert!(notes.get(0) >= 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What handlers see, and which of them are called.
+//! State that handlers see, and the choice of handlers that are called.
 #![deny(unsafe_code)]
 
 use core::ptr::without_provenance;

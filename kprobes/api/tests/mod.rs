@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of the API, and through it of the engine, whichever it is.
+//! KUnit tests of the API, and through it of the active engine.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -19,7 +19,7 @@ mod handlers;
 mod registering;
 mod returns;
 
-/// Numbers that handlers note down.
+/// Numbers noted by handlers.
 struct Notes<const N: usize>([Atomic<usize>; N]);
 
 impl<const N: usize> Notes<N> {
@@ -40,7 +40,7 @@ impl<const N: usize> Notes<N> {
     }
 }
 
-/// A handler before the instruction.
+/// Handler before the instruction.
 struct Pre<F>(F);
 
 #[vtable]
@@ -50,7 +50,7 @@ impl<F: Fn(&mut ProbeCtx<'_>) -> Next + Send + Sync + 'static> ProbeHandler for 
     }
 }
 
-/// A handler after the instruction.
+/// Handler after the instruction.
 struct Post<F>(F);
 
 #[vtable]
@@ -60,7 +60,7 @@ impl<F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> ProbeHandler for Post<F> 
     }
 }
 
-/// Both.
+/// Handlers before and after the instruction.
 struct Both<F, G>(F, G);
 
 #[vtable]
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// A handler at the return.
+/// Handler at the return.
 struct Returned<F>(F);
 
 #[vtable]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering, arming and dropping probes, and what refuses them.
+//! Registration, arming and drop of probes, and their refusals.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -23,9 +23,9 @@ use crate::Retprobe;
 mod suite {
     use super::*;
 
-    /// Waits for `what` to happen; false if it does not.
+    /// Waits until `what` returns true. Returns false after a timeout.
     fn happens(what: impl Fn() -> bool) -> bool {
-        // A minute where nobody else has the machine.
+        // A minute on an idle machine.
         for _ in 0..60000 {
             if what() {
                 return true;
@@ -35,7 +35,7 @@ mod suite {
         what()
     }
 
-    /// What a handler writes to, which says when it is no longer there.
+    /// Counters for a handler, with a count of its drops.
     struct Owned(Arc<Notes<2>>);
 
     impl Drop for Owned {
@@ -66,20 +66,20 @@ mod suite {
             refusal(builder().register(handler())),
             Some(ProbeError::Refused)
         );
-        // Without a site of ftrace.
+        // Without an ftrace site.
         let probe = builder().symbol(c"kprobe_api_add");
         assert_eq!(
             refusal(probe.register(handler())),
             Some(ProbeError::Untraceable)
         );
-        // Which kprobes itself depends on.
+        // Kprobes itself depends on this function.
         let probe = builder().symbol(c"ferro_local_irq_save");
         let probe = probe.untraceable(UNTRACEABLE);
         assert_eq!(
             refusal(probe.register(handler())),
             Some(ProbeError::Refused)
         );
-        // A refused one leaves nothing behind.
+        // A refused probe leaves no trace.
         assert_eq!(targets::add(30, 4), 34);
         Ok(())
     }
@@ -148,7 +148,7 @@ mod suite {
         Ok(())
     }
 
-    /// Those before the one that is refused are there, wherever it is.
+    /// All probes before the refused one are registered, regardless of its position.
     #[test]
     fn many_at_once() -> Result {
         for refused in [0, 1, 7, 39, 40] {
@@ -175,11 +175,11 @@ mod suite {
             let expected = (refused < 40).then_some(ProbeError::NotFound);
             assert_eq!((points.len(), why), (refused, expected));
             assert_eq!((returns.len(), why_not), (refused, expected));
-            // The handlers of the others have gone.
+            // The other handlers have been dropped.
             assert_eq!(notes.get(1), 2 * (40 - refused));
             targets::next(1);
             assert_eq!(notes.get(0), 2 * refused);
-            // Other probes at the same place are left alone.
+            // Other probes at the same place stay armed.
             let handler = Pre(|_: &mut ProbeCtx<'_>| Next::Continue);
             let other = Probe::builder().symbol(c"kprobe_api_next");
             let other = other.register(handler)?;

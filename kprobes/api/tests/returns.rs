@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls that are followed to their return, and their data.
+//! Calls followed to their return, and their data.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -14,7 +14,8 @@ use crate::ProbeCtx;
 use crate::Retprobe;
 use crate::RetprobeHandler;
 
-/// Follows calls of a function that returns its argument, if that is a multiple of `step`.
+/// Handler that follows calls of a function that returns its argument, if that is a multiple of
+/// `step`.
 struct Mirror {
     step: usize,
     notes: Arc<Notes<3>>,
@@ -58,7 +59,7 @@ mod suite {
         let probe = Retprobe::builder()
             .symbol(c"kprobe_api_depth")
             .register(handler)?;
-        // Twice, so that instances are used again.
+        // Twice, to reuse instances.
         assert_eq!(targets::depth(3), 3);
         assert_eq!(targets::depth(3), 3);
         assert_eq!(notes.get(0), 8);
