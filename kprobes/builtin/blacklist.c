@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of raw/blacklist.rs: what the kernel and its modules forbid to probe, and when that goes.
+ * C half of raw/blacklist.rs: the kernel's and the modules' own lists, and the unloading of
+ * modules.
  */
 #include <linux/init.h>
 #include <linux/kprobes.h>
@@ -13,7 +14,7 @@
 #include "../../rust/sys/hook/hook.h"
 #include "blacklist.h"
 
-/* For those who change what was added. */
+/* Protects the list of added areas against other writers. */
 DEFINE_MUTEX(ferro_blacklist_lock);
 
 struct module *ferro_text_module(unsigned long addr)
@@ -68,7 +69,10 @@ struct module *ferro_next_module(unsigned long addr)
 	return next;
 }
 
-/* Whoever probes code that goes is refused by the state of its module, and gives up what there is when it hears of that. */
+/*
+ * Engines refuse to probe unloading code by its module's state, and drop existing probes in their
+ * own notifiers.
+ */
 static int module_event(struct notifier_block *nb, unsigned long state, void *data)
 {
 	if (state == MODULE_STATE_LIVE || state == MODULE_STATE_GOING)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the kernel itself wants of kprobes whether or not the engine is there: the probe that is running, and
- * answers about the memory of instruction copies. The traps come to the engine through hook points.
+ * Kprobes state that the kernel uses with or without the engine: the running probe, and queries
+ * about the memory of instruction copies. The traps reach the engine through hook points.
  */
 #define pr_fmt(fmt) "kprobes: " fmt
 
@@ -18,26 +18,27 @@
 
 #include "builtin.h"
 
-/* The probe whose handler runs on this CPU. */
+/* Probe with a running handler on this CPU. */
 DEFINE_PER_CPU(struct kprobe *, current_kprobe);
 EXPORT_PER_CPU_SYMBOL_GPL(current_kprobe);
 DEFINE_PER_CPU(struct kprobe_ctlblk, kprobe_ctlblk);
 
-/* RFLAGS.IF of what was interrupted, while the copy of an instruction with a post handler runs. */
+/* RFLAGS.IF of the interrupted code, while the copy of an instruction with a post handler runs. */
 DEFINE_PER_CPU(unsigned long, ferro_kprobe_saved_if);
 EXPORT_PER_CPU_SYMBOL_GPL(ferro_kprobe_saved_if);
 
-/* Only its name is used: the pool is the one of rust/sys/mm/exec_pool.rs. */
+/* Only its name is used: the pool is in rust/sys/mm/exec_pool.rs. */
 struct kprobe_insn_cache kprobe_insn_slots = { .sym = KPROBE_INSN_PAGE_SYM };
 
 /*
- * What runs when it is no probe's handler, but what is hit is missed all the same: what C code has put between
- * kprobe_busy_begin() and kprobe_busy_end(), a handler for faults, an access that the engine tries.
+ * Value of current_kprobe that makes hits count as missed without a running handler: between
+ * kprobe_busy_begin() and kprobe_busy_end() of C code, in a fault handler, and in a trial access by
+ * the engine.
  */
 struct kprobe ferro_kprobe_busy;
 EXPORT_SYMBOL_GPL(ferro_kprobe_busy);
 
-/* Have probes on this CPU count as missed. */
+/* Makes probes on this CPU count as missed. */
 void kprobe_busy_begin(void)
 {
 	preempt_disable();
@@ -50,7 +51,7 @@ void kprobe_busy_end(void)
 	preempt_enable();
 }
 
-/* Post handlers are called as in a breakpoint, which is like an NMI. RCU watches already. */
+/* Post handlers are called as in a breakpoint, which is like an NMI. RCU is watching already. */
 notrace void ferro_kprobe_post_enter(void)
 {
 	__nmi_enter();
@@ -88,14 +89,20 @@ int kprobe_get_kallsym(unsigned int symnum, unsigned long *value, char *type, ch
 	return 0;
 }
 
-/* ftrace found itself broken, and changes nothing any more: functions call what they call, for ever. */
+/*
+ * ftrace has found a defect and changes no more code: functions keep calling their current targets
+ * forever.
+ */
 bool kprobe_ftrace_disabled;
 EXPORT_SYMBOL_GPL(kprobe_ftrace_disabled);
 
 struct module *ferro_kprobes_module;
 EXPORT_SYMBOL_GPL(ferro_kprobes_module);
 
-/* The engine stays then. If it is just going, that is too late, as for any user of ftrace. Context: any. */
+/*
+ * Pins the engine. If the engine is already being unloaded, this is too late, as for any user of
+ * ftrace. Context: any.
+ */
 void kprobe_ftrace_kill(void)
 {
 	struct module *module;
@@ -108,9 +115,9 @@ void kprobe_ftrace_kill(void)
 }
 
 /*
- * The kernel dies in here. Either all of it does, as in interrupts, and in handlers at breakpoints; or the task, as in
- * handlers at ftrace sites and when functions return. Then nobody returns to what runs on this CPU, which is the task's:
- * no handler runs here any more.
+ * An oops. Either the whole kernel dies, as in interrupts and in breakpoint handlers. Or only the
+ * task dies, as in handlers at ftrace sites and at function returns. Then the code that runs on
+ * this CPU, which is the task's, never continues: no handler runs here.
  *
  * Context: the CPU and the context of the fault, interrupts off.
  */
@@ -122,7 +129,7 @@ static int died(struct notifier_block *nb, unsigned long reason, void *data)
 }
 NOKPROBE_SYMBOL(died);
 
-/* The last one: a debugger that is asked before may have the handler go on. */
+/* Lowest priority: a debugger called before this may let the handler continue. */
 static struct notifier_block die_notifier = {
 	.notifier_call = died,
 	.priority = INT_MIN,
@@ -135,7 +142,7 @@ static int __init builtin_init(void)
 early_initcall(builtin_init);
 
 #if IS_BUILTIN(CONFIG_KPROBES_RUST)
-/* Before the probes that the command line asks for ("kprobe_event="). */
+/* Before the probes of the command line ("kprobe_event="). */
 core_initcall(ferro_kprobes_start);
 #else
 void kprobe_free_init_mem(void)

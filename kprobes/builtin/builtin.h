@@ -4,17 +4,20 @@
 
 #include <linux/types.h>
 
-/* The @n-th page of instruction copies or detours, and whether it is one for detours; false if there are fewer. */
+/*
+ * Finds the @n-th page of instruction copies or detour buffers. Sets @detours for a page of detour
+ * buffers. Returns false if there are fewer.
+ */
 bool ferro_exec_pool_nth(unsigned int n, unsigned long *value, bool *detours);
 
-/* The engine, if it is a module that is there; a grace period of RCU before it goes it is NULL. */
+/* The engine's module while loaded; NULL from an RCU grace period before its unloading on. */
 struct module;
 extern struct module *ferro_kprobes_module;
 
-/* Attaches the engine that is built in. 0 or a negative errno. */
+/* Attaches the built-in engine. Returns 0 or a negative errno. */
 int ferro_kprobes_start(void);
 
-/* Around post handlers that a copy calls, with interrupts off. */
+/* Enclose post handlers that a copy calls, with interrupts off. */
 void ferro_kprobe_post_enter(void);
 void ferro_kprobe_post_leave(void);
 

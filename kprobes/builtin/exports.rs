@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where C comes in: `<linux/rethook.h>`, whose `struct rethook` is a [`Pool`] here, and what the kernel asks of
-//! `<linux/kprobes.h>` whether or not the engine is there. Nobody imports this.
+//! Entry points for C: `<linux/rethook.h>`, whose `struct rethook` is a [`Pool`] here, and the
+//! queries of `<linux/kprobes.h>` that work with or without the engine. No Rust code imports this.
 //!
-//! Contexts: process for making and freeing, which sleep; any with preemption off for the rest of rethook, NMI included.
+//! Contexts: process for making and freeing, which sleep; any with preemption off for the rest of
+//! rethook, NMI included.
 
 use core::ptr::null_mut;
 
@@ -20,7 +21,7 @@ use crate::raw::instance_pool::Node;
 use crate::raw::instance_pool::Pool;
 use crate::raw::rethook;
 
-/// A pool of nodes of `size` bytes, of which the first are a `struct rethook_node`.
+/// Makes a pool of nodes of `size` bytes, which begin with a `struct rethook_node`.
 fn alloc(
     data: *mut c_void,
     handler: bindings::rethook_handler_t,
@@ -36,11 +37,12 @@ fn alloc(
     Pool::new(Client::Rethook(data, handler), count, data_size)
 }
 
-/// `<linux/rethook.h>`: makes what calls are hooked with. Errors: -EINVAL without a handler or nodes, -ENOMEM.
+/// Makes a pool for hooking calls, for `<linux/rethook.h>`. Errors: -EINVAL without a handler or
+/// nodes, -ENOMEM.
 ///
 /// # Safety
 ///
-/// `data` and `handler` stay until what is made here has been freed.
+/// `data` and `handler` stay until the result has been freed.
 #[export]
 unsafe extern "C" fn rethook_alloc(
     data: *mut c_void,
@@ -54,41 +56,43 @@ unsafe extern "C" fn rethook_alloc(
     }
 }
 
-/// `<linux/rethook.h>`: the handler is not called any more when a grace period of RCU has passed.
+/// Stops calls of the handler, for `<linux/rethook.h>`: none runs after an RCU grace period.
 ///
 /// # Safety
 ///
 /// `rh` is from [`rethook_alloc`], and has not been freed.
 #[export]
 unsafe extern "C" fn rethook_stop(rh: *mut bindings::rethook) {
-    // SAFETY: The caller guarantees that it is of `rethook_alloc()`, which returns a `Pool`, and is there as long as it has not been
-    // freed.
+    // SAFETY: The caller guarantees that it is from `rethook_alloc()`, which returns a `Pool`, and
+    // is valid until it is freed.
     unsafe { (*rh.cast::<Pool>()).stop() };
 }
 
-/// `<linux/rethook.h>`: the same, and it goes when the last call has returned.
+/// Stops the handler and frees the pool after the last call has returned, for `<linux/rethook.h>`.
 ///
 /// # Safety
 ///
-/// As for [`rethook_stop`]; nobody uses it any more, except for those with preemption off.
+/// As for [`rethook_stop`]; no code uses it after this, except contexts with preemption off.
 #[export]
 unsafe extern "C" fn rethook_free(rh: *mut bindings::rethook) {
-    // SAFETY: The caller guarantees that it is of `rethook_alloc()`, and so of `Pool::new()`, and that only those with preemption
-    // off may still have it.
+    // SAFETY: The caller guarantees that it is from `rethook_alloc()`, and so of `Pool::new()`, and
+    // that only contexts with preemption off may still have it.
     unsafe { Pool::free(rh.cast()) };
 }
 
-/// `<linux/rethook.h>`: a node for a call that begins, or NULL.
+/// Returns a node for a call that begins, or NULL, for `<linux/rethook.h>`.
 ///
 /// # Safety
 ///
-/// `rh` is from [`rethook_alloc`], and had not been freed when preemption was turned off, which it still is.
+/// `rh` is from [`rethook_alloc`], and had not been freed when preemption was turned off, which it
+/// still is.
 #[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_try_get(rh: *mut bindings::rethook) -> *mut bindings::rethook_node {
     let pool: *mut Pool = rh.cast();
-    // SAFETY: The caller guarantees that it is of `rethook_alloc()`, which returns a `Pool`, and has not been freed before this
-    // context began, in which preemption is off: the memory stays for a grace period of RCU, and so for this context.
+    // SAFETY: The caller guarantees that it is from `rethook_alloc()`, which returns a `Pool`, and
+    // has not been freed before this context began, in which preemption is off: the memory stays
+    // for an RCU grace period, and so for this context.
     unsafe {
         match (*pool).has_stopped() || !rethook::is_watched() {
             true => null_mut(),
@@ -97,24 +101,25 @@ unsafe extern "C" fn rethook_try_get(rh: *mut bindings::rethook) -> *mut binding
     }
 }
 
-/// `<linux/rethook.h>`: gives a node back that no call was hooked with.
+/// Returns an unused node to its pool, for `<linux/rethook.h>`.
 ///
 /// # Safety
 ///
-/// `node` is from [`rethook_try_get`], and nobody has it any more. Preemption is off.
+/// `node` is from [`rethook_try_get`], and no other code has it. Preemption is off.
 #[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_recycle(node: *mut bindings::rethook_node) {
-    // SAFETY: The caller guarantees that it has taken the node out, and by giving it back, that it uses it no longer.
+    // SAFETY: The caller guarantees that it has taken the node out and stops using it.
     unsafe { Pool::give_back(node.cast()) };
 }
 
-/// `<linux/rethook.h>`: has the call that begins return to the handler first.
+/// Diverts the return of a call that begins to the handler, for `<linux/rethook.h>`.
 ///
 /// # Safety
 ///
-/// `node` is from [`rethook_try_get`], and nobody else has it. `regs` are of the function that `current` is about to execute: at the stack pointer is
-/// its return address. Preemption is off.
+/// `node` is from [`rethook_try_get`], and no other code has it. `regs` are the registers of the
+/// function that `current` is about to execute: its return address is at the stack pointer.
+/// Preemption is off.
 #[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_hook(
@@ -122,31 +127,35 @@ unsafe extern "C" fn rethook_hook(
     regs: *mut bindings::pt_regs,
     _mcount: bool,
 ) {
-    // SAFETY: The caller guarantees that it has taken the node out of its pool, and nobody else has it.
+    // SAFETY: The caller guarantees that it has taken the node out of its pool, and no other code
+    // has it.
     unsafe { rethook::push(node.cast()) };
-    // SAFETY: Just pushed; the caller guarantees what `regs` are.
+    // SAFETY: Just pushed; the caller guarantees the state of `regs`.
     unsafe { rethook::divert(node.cast(), regs) };
 }
 
-/// For `return_trampoline.S`: a function with a diverted return has returned.
+/// Handles a diverted return, for `return_trampoline.S`.
 ///
 /// # Safety
 ///
-/// `regs` are those of this return, in front of the word that `ret` is going to take.
+/// `regs` are the registers of this return, in front of the word that `ret` is going to take.
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller, `return_trampoline.S`, guarantees that they are those of this return, with room for a word after them.
+    // SAFETY: The caller, `return_trampoline.S`, guarantees that these are the registers of this
+    // return, with room for a word after them.
     unsafe { rethook::has_returned(regs) };
 }
 
-/// `<linux/rethook.h>`: see [`rethook::return_address`].
+/// Returns the original return address of a frame, for `<linux/rethook.h>`: see
+/// [`rethook::return_address`].
 ///
 /// Context: any.
 ///
 /// # Safety
 ///
-/// `task` is `current` or does not run; `*cursor` is NULL or what an earlier call left there for the same task.
+/// `task` is `current` or does not run; `*cursor` is NULL, or the value that an earlier call stored
+/// there for the same task.
 #[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_find_ret_addr(
@@ -154,22 +163,23 @@ unsafe extern "C" fn rethook_find_ret_addr(
     frame: c_ulong,
     cursor: *mut *mut bindings::llist_node,
 ) -> c_ulong {
-    // SAFETY: The caller guarantees that nothing but this context changes the shadow stack, and that `*cursor` is one of its links.
+    // SAFETY: The caller guarantees that only this context changes the shadow stack, and that
+    // `*cursor` is one of its links.
     unsafe { rethook::return_address(task, frame, cursor) }
 }
 
-/// `<linux/rethook.h>`: a task is gone, and with it all calls that have not returned.
+/// Drops the unreturned calls of a dead task, for `<linux/rethook.h>`.
 ///
 /// # Safety
 ///
-/// `task` does not run any more.
+/// `task` never runs again.
 #[export]
 unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
-    // SAFETY: The caller guarantees that the task does not run any more.
+    // SAFETY: The caller guarantees that the task never runs again.
     unsafe { rethook::flush(task) };
 }
 
-/// `<linux/kprobes.h>`.
+/// Returns true if an address must not be probed, for `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
@@ -179,7 +189,8 @@ unsafe extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
     blacklist::forbids(addr).is_some()
 }
 
-/// `<linux/kprobes.h>`: see [`blacklist::add`]. Returns the number of bytes, or an error.
+/// Adds a symbol to the blacklist, for `<linux/kprobes.h>`: see [`blacklist::add`]. Returns the
+/// number of bytes, or an error.
 ///
 /// Context: process; sleeps.
 ///
@@ -194,7 +205,8 @@ unsafe extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
     }
 }
 
-/// `<linux/kprobes.h>`: the same for all symbols from `start` on up to `end`. What comes before one that fails has been added.
+/// Adds all symbols from `start` up to `end` to the blacklist, for `<linux/kprobes.h>`. The symbols
+/// before one that fails stay added.
 ///
 /// Context: process; sleeps.
 ///
@@ -209,33 +221,36 @@ unsafe extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_in
     }
 }
 
-/// For `blacklist.c`. Context: early initcall, once.
+/// Initialises the blacklist, for `blacklist.c`. Context: early initcall, once.
 ///
 /// # Safety
 ///
-/// Called once, before there are modules, and while the initialisation data is there.
+/// Called once, before modules exist, and before the initialisation data is freed.
 #[export]
 unsafe extern "C" fn ferro_blacklist_init() {
-    // SAFETY: `blacklist.c` calls this once, before there are modules, and while the initialisation data is there.
+    // SAFETY: `blacklist.c` calls this once, before modules exist, and before the initialisation
+    // data is freed.
     unsafe { blacklist::init() };
 }
 
-/// For `blacklist.c`: code of a module goes, its initialisation code or, if it `is_whole`, all of it.
+/// Forgets the added areas of unloading code, for `blacklist.c`: a module's initialisation code or,
+/// if it `is_whole`, all of its code.
 ///
 /// # Safety
 ///
-/// `module` is there until this returns.
+/// `module` is valid until this returns.
 #[export]
 unsafe extern "C" fn ferro_blacklist_module_goes(module: *mut bindings::module, is_whole: bool) {
     match is_whole {
-        // SAFETY: The caller guarantees that the module is there.
+        // SAFETY: The caller guarantees that the module is valid.
         true => blacklist::forget(|at| unsafe { bindings::ferro_in_module(at, module) }),
-        // SAFETY: The caller guarantees that the module is there.
+        // SAFETY: The caller guarantees that the module is valid.
         false => blacklist::forget(|at| unsafe { bindings::ferro_in_init_text(at, module) }),
     }
 }
 
-/// `<linux/kprobes.h>`, for `kernel_text_address()`.
+/// Returns true for an address in the pool, for `kernel_text_address()` through
+/// `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
@@ -245,7 +260,7 @@ unsafe extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, ad
     exec_pool::contains(addr)
 }
 
-/// For `kprobe_get_kallsym()`. Context: any.
+/// Finds the n-th page of the pool, for `kprobe_get_kallsym()`. Context: any.
 ///
 /// # Safety
 ///

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The part of the kprobes engine that is in the kernel image whether or not the engine is there.
+//! Part of the kprobes engine in the kernel image, present with or without the engine.
 //!
-//! - What the rest of the kernel reads: which probe is running (`raw/current_kprobe.rs`), and what must not be probed
-//!   (`raw/blacklist.rs`), much of which is freed with the initialisation data.
-//! - What is used when the engine has gone: calls whose return is diverted (`raw/rethook.rs`, `raw/instance_pool.rs`,
-//!   `raw/kretprobe.rs`), which return then as well.
+//! - State that the rest of the kernel reads: the running probe (`raw/current_kprobe.rs`), and the
+//!   blacklist (`raw/blacklist.rs`), whose tables are mostly freed with the initialisation data.
+//! - Code that outlives the engine: calls with a diverted return (`raw/rethook.rs`,
+//!   `raw/instance_pool.rs`, `raw/kretprobe.rs`), which may return after the engine has been
+//!   unloaded.
 //!
-//! `exports.rs` and `builtin.c` are where the kernel comes in. All of it is below the engine, and `raw`: what it offers names
-//! what the engine has to guarantee.
+//! `exports.rs` and `builtin.c` have the kernel's entry points. The whole crate is a layer below
+//! the engine, and `raw`: its interface states the guarantees that the engine has to give.
 
 mod exports;
 pub mod raw;
 
-/// Prefix of what this crate prints.
+/// Prefix of this crate's log messages.
 const __LOG_PREFIX: &[u8] = b"kprobes\0";

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where functions return to when a kretprobe has diverted their return. It is in the kernel image, since they may still do
- * that when the engine has gone.
+ * Trampoline for returns that a kretprobe has diverted. It is in the kernel image, because a return
+ * may follow the unloading of the engine.
  *
- * A word in the place of the return address that "ret" has taken gets the real one. Until then it tells the unwinder,
- * which asks rethook_find_ret_addr() what is after it. Below it struct pt_regs is made.
+ * The trampoline's address replaces the return address that "ret" has taken, and is itself replaced
+ * by the original one later. Until then it tells the unwinder to ask rethook_find_ret_addr() for
+ * the caller. struct pt_regs is built below it.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
@@ -23,7 +24,7 @@ SYM_CODE_START(arch_rethook_trampoline)
 	pushq	$arch_rethook_trampoline
 	UNWIND_HINT_FUNC
 	pushq	$__KERNEL_DS
-	/* ferro_returned() knows the stack pointer. */
+	/* ferro_returned() fills in the stack pointer. */
 	pushq	$0
 	pushfq
 	pushq	$__KERNEL_CS

@@ -2,9 +2,9 @@
 
 //! Probes that user space adds and removes, and whose hits it reads from a fast relay channel.
 //!
-//! In debugfs `ferrotrace_kprobe_events/`: `probes`, which takes a command a line and lists the probes, `format`, which
-//! describes their records, `lost`, and the files of the channel. `ferrotrace probe` uses them; see
-//! `Documentation/probes.rst`.
+//! debugfs `ferrotrace_kprobe_events/` has `probes`, `format`, `lost`, and the files of the
+//! channel. `probes` takes one command a line and lists the probes, `format` describes their
+//! records. `ferrotrace probe` uses them; see `Documentation/probes.rst`.
 #![deny(unsafe_code)]
 
 mod fetch;
@@ -43,7 +43,7 @@ module! {
 }
 
 struct KprobeEvents {
-    // In the order in which they have to go: first the files, then the probes with the channel.
+    // In drop order: first the files, then the probes with the channel.
     _files: [File<Shared<ProbesFile>>; 3],
     _probes: Arc<Probes>,
 }

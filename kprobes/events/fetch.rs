@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a probe reads when it is hit, and writes in place of the registers.
+//! Values that a probe reads at a hit, and writes instead of the registers.
 //!
 //! Contexts: any, NMI included; making one process.
 #![deny(unsafe_code)]
@@ -29,7 +29,7 @@ use zerocopy::IntoBytes;
 
 use crate::record::ARGS_AT;
 
-/// The most calls that are written of each stack.
+/// Maximum number of recorded calls in each stack.
 const CALLS_MAX: usize = 64;
 
 /// The arguments and conditions of a probe.
@@ -40,14 +40,14 @@ pub(crate) struct Reading {
     stacks: Option<Stacks>,
 }
 
-/// The calls of a hit: those in the kernel, then those in user space, whose addresses are in the lower half.
+/// Call chain of a hit: kernel addresses, then user-space addresses, which are in the lower half.
 type Addresses = [usize; 2 * CALLS_MAX];
 
-/// Where the calls of a hit are collected, by the number of its CPU: the stack that is hit may have no room for that.
+/// Buffers for call chains, by CPU number: the stack of the probed code may be too small for them.
 pub(crate) struct Rooms(KVVec<TryLock<Addresses>>);
 
 impl Rooms {
-    /// Errors: -ENOMEM.
+    /// Allocates a buffer for each CPU. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         let mut rooms = KVVec::new();
         let count = cpu::possible().last().map_or(0, CpuId::get);
@@ -57,21 +57,21 @@ impl Rooms {
         Ok(Self(rooms))
     }
 
-    /// The room of this CPU; `None` if an NMI has interrupted the hit that uses it.
+    /// Returns the buffer of this CPU; `None` if an NMI has interrupted the hit that uses it.
     fn here(&self) -> Option<TryGuard<'_, Addresses>> {
         let cpu = usize::try_from(cpu::current_id()).ok()?;
         self.0.get(cpu)?.try_lock()
     }
 }
 
-/// The stacks among the arguments, at least one.
+/// Stacks among the arguments, at least one.
 struct Stacks {
     kernel: bool,
     user: bool,
     rooms: Arc<Rooms>,
 }
 
-/// The calls of a hit, in the room of its CPU.
+/// Call chain of a hit, in the buffer of its CPU.
 pub(crate) struct Calls<'a> {
     addresses: TryGuard<'a, Addresses>,
     len: usize,
@@ -100,7 +100,7 @@ impl Stacks {
         }))
     }
 
-    /// `None` without a room.
+    /// Collects the call chain. Returns `None` without a buffer.
     #[inline(never)]
     fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls<'_>> {
         let mut addresses = self.rooms.here()?;
@@ -116,14 +116,14 @@ impl Stacks {
     }
 }
 
-/// When something is read or judged.
+/// Time of reading a value or testing a condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Once and for all.
+    /// Once, at the hit.
     Hit,
-    /// At the entry of a function whose return is probed.
+    /// At the entry of a function with a return probe.
     Entry,
-    /// At the return, what was not at the entry.
+    /// At the return: everything that is not read at the entry.
     Return,
 }
 
@@ -137,7 +137,7 @@ impl When {
     }
 }
 
-/// Where values are written, each at its place, in ascending order.
+/// Destination of values, each at its offset, in ascending order.
 pub(crate) trait Area {
     fn put(&mut self, at: usize, bytes: &[u8]);
 }
@@ -151,7 +151,7 @@ impl<const N: usize> Area for [u8; N] {
     }
 }
 
-/// What follows the start of a record that is put together in place, so that nothing of it may be left out.
+/// Rest of a record that is built in place, so every byte has to be written.
 pub(crate) struct InRecord<'a, 'r> {
     record: &'a mut Placed<'r>,
     at: usize,
@@ -180,7 +180,7 @@ impl Area for InRecord<'_, '_> {
                 _ => self.append([0; 32]),
             }
         }
-        // Copying so many bytes as are known costs a few instructions each time.
+        // Copying a known number of bytes takes only a few instructions.
         let mut words = bytes.chunks_exact(8);
         for word in words.by_ref() {
             self.append(*word.first_chunk::<8>().unwrap_or(&[0; 8]));
@@ -197,7 +197,7 @@ impl Area for InRecord<'_, '_> {
 }
 
 impl Reading {
-    /// Stacks take `rooms`. Errors: -ENOMEM.
+    /// Converts the arguments and conditions. Stacks use `rooms`. Errors: -ENOMEM.
     pub(crate) fn new(text: Args<'_>, rooms: impl FnOnce() -> Result<Arc<Rooms>>) -> Result<Self> {
         let mut args = KVVec::new();
         for (_, arg) in text.iter() {
@@ -215,33 +215,33 @@ impl Reading {
         })
     }
 
-    /// Whether there is nothing to read, and no condition.
+    /// Returns true without arguments and conditions.
     pub(crate) fn is_nothing(&self) -> bool {
         self.args.is_empty() && self.conditions.is_empty()
     }
 
-    /// Whether arguments are written, rather than registers.
+    /// Returns true if records have arguments rather than registers.
     pub(crate) fn has_args(&self) -> bool {
         !self.args.is_empty()
     }
 
-    /// Whether arguments are read at the entry of a function whose return is probed.
+    /// Returns true if some arguments are read at the entry of a function with a return probe.
     pub(crate) fn reads_at_entry(&self) -> bool {
         self.args.iter().any(|arg| arg.fetch.is_of_entry())
     }
 
-    /// Where the word begins that says which arguments could not be read: behind them.
+    /// Returns the offset of the fault bits, which follow the arguments.
     pub(crate) fn faults_at(&self) -> usize {
         faults_at(self.size)
     }
 
-    /// The stacks, if any are wanted.
+    /// Returns the call chain, if a stack is among the arguments.
     #[inline]
     pub(crate) fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls<'_>> {
         self.stacks.as_ref().and_then(|stacks| stacks.calls(ctx))
     }
 
-    /// Whether the conditions hold.
+    /// Returns true if the conditions hold.
     #[inline]
     pub(crate) fn counts(
         &self,
@@ -266,7 +266,8 @@ impl Reading {
         })
     }
 
-    /// Writes the values. Returns a bit for each argument that could not be read, the lowest for the first.
+    /// Writes the values. Returns a bit for each argument that could not be read, the lowest for
+    /// the first.
     pub(crate) fn write(
         &self,
         ctx: &ProbeCtx<'_>,
@@ -285,20 +286,20 @@ impl Reading {
     }
 }
 
-/// For arguments of this size.
+/// Returns the offset of the fault bits for arguments of this size.
 pub(crate) fn faults_at(size: usize) -> usize {
     size.saturating_add(3) & !3
 }
 
-/// Where stacks begin, where the word about faults is at that place.
+/// Returns the offset of the stacks for fault bits at this offset.
 pub(crate) fn calls_at(faults_at: usize) -> usize {
     faults_at.saturating_add(size_of::<u32>()).saturating_add(7) & !7
 }
 
-/// Writes a value. False if it could not be read; then it is as much of a text as could be, or 0.
+/// Writes a value. Returns false if it could not be read; then a text is cut, and a number is 0.
 fn write(arg: &Arg, env: &impl Env, area: &mut (impl Area + ?Sized)) -> bool {
     if arg.ty.is_stack() {
-        // Behind all.
+        // Stacks follow all other values.
         return true;
     }
     if let Type::Text { len } = arg.ty {
@@ -314,7 +315,7 @@ fn write(arg: &Arg, env: &impl Env, area: &mut (impl Area + ?Sized)) -> bool {
     value.is_some()
 }
 
-/// What a handler sees.
+/// Environment of a handler.
 struct Seen<'a, 'c>(&'a ProbeCtx<'c>);
 
 impl Env for Seen<'_, '_> {

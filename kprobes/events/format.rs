@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The description of the records, as tracefs has them, for whoever decodes a recording of the channel.
+//! Description of the records in the format of tracefs, for decoders of a recording.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -21,7 +21,7 @@ use crate::record::REGISTERS_FORMAT;
 use crate::record::WITH_REGISTERS;
 use crate::registry::Entry;
 
-/// Names that records have before those of arguments.
+/// Field names that precede the arguments in all records.
 const TAKEN: [&str; 10] = [
     "time", "cpu", "pid", "comm", "probe", "kind", "ip", "duration", "faults", "stack",
 ];
@@ -53,7 +53,7 @@ pub(crate) fn write(entry: &Entry, text: &mut TextBuffer) -> fmt::Result {
         "\tfield:u32 faults;\toffset:{at};\tsize:4;\tsigned:0;\n"
     ))?;
     if has_stack {
-        // All that is left of a record: both, if there are two.
+        // The rest of a record: both stacks, if there are two.
         let at = ARGS_AT.saturating_add(calls_at(faults_at(args.size())));
         text.write_fmt(fmt!(
             "\tfield:u64 stack[];\toffset:{at};\tsize:0;\tsigned:0;\n"
@@ -71,7 +71,7 @@ fn write_field(name: &str, arg: &Arg, text: &mut TextBuffer) -> fmt::Result {
     text.write_str("\tfield:")?;
     match arg.ty {
         Type::Text { len } => text.write_fmt(fmt!("char {prefix}{name}[{len}]"))?,
-        // Only of these it is known that they are hexadecimal.
+        // Only these are known to be hexadecimal.
         Type::Number {
             show: Show::Hex | Show::Symbol,
             ..

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The header's record has the places that record.rs has, too.
- */
+/* Checks the header's record against the offsets in record.rs. */
 #include <linux/build_bug.h>
 #include <linux/stddef.h>
 #include <linux/ferrotrace_kprobe_events.h>

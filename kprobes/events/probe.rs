@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A probe that writes its hits to the channel.
+//! Probes that write their hits to the channel.
 //!
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
@@ -36,15 +36,16 @@ use crate::record::ARGS_AT;
 use crate::record::RECORD_LEN;
 use crate::record::WITH_REGISTERS;
 
-/// Calls of a function that are followed at a time. Those that sleep are many on a busy machine.
+/// Maximum number of calls of a function that are followed at a time. A busy machine has many
+/// sleeping calls.
 const MAX_ACTIVE: u32 = 128;
 
-/// Bytes of the word that says which arguments could not be read.
+/// Size of the fault bits in bytes.
 const FAULTS_SIZE: usize = size_of::<u32>();
 
-/// Where hits go.
+/// Destination of hits.
 pub(crate) struct Output {
-    /// The probe's number, which is also the type of its records if they have arguments.
+    /// Number of the probe, also the type of its records if they have arguments.
     pub(crate) probe: u16,
     hits: Atomic<u64>,
     channel: Arc<Channel>,
@@ -64,12 +65,12 @@ impl Output {
         Head::new(self.probe.into(), kind, ctx, task, duration)
     }
 
-    /// Counts a hit, and writes a record with the registers, each in its place there: a hit has
-    /// little room on its stack.
+    /// Counts a hit and writes a record with the registers. Builds the record in place, because a
+    /// hit has little room on its stack.
     #[inline(never)]
     fn put(&self, kind: Kind, ctx: &ProbeCtx<'_>, task: &TaskInfo, duration: u64) {
         self.hits.fetch_add(1, Relaxed);
-        // The channel counts what it has no room for.
+        // The channel counts the records that it loses.
         let _ = self
             .channel
             .place_timed(WITH_REGISTERS, RECORD_LEN, |record| {
@@ -79,8 +80,8 @@ impl Output {
             });
     }
 
-    /// Counts a hit, and writes a record with arguments of that many bytes, which `fill` writes; it
-    /// returns which of them could not be read. Behind them are `calls`.
+    /// Counts a hit and writes a record with arguments of that many bytes, followed by `calls`.
+    /// `fill` writes the arguments and returns the fault bits.
     #[inline(always)]
     fn put_args(
         &self,
@@ -95,7 +96,7 @@ impl Output {
         };
         let len = ARGS_AT.saturating_add(end);
         self.hits.fetch_add(1, Relaxed);
-        // The channel counts what it has no room for.
+        // The channel counts the records that it loses.
         let _ = self.channel.place_timed(self.probe, len, |record| {
             head().put(record);
             let mut rest = InRecord::new(record);
@@ -123,7 +124,7 @@ pub(crate) struct OnReturn(Output);
 
 #[vtable]
 impl RetprobeHandler for OnReturn {
-    /// When the function was entered.
+    /// Time of the entry.
     type Data = u64;
 
     fn entry(&self, _ctx: &mut ProbeCtx<'_>, entered: &mut u64) -> Keep {
@@ -138,21 +139,21 @@ impl RetprobeHandler for OnReturn {
     }
 }
 
-/// The clock is one that can seem to step back between CPUs.
+/// Returns the time since the entry. The clock can seem to step back between CPUs.
 #[inline]
 fn since(entered: u64) -> u64 {
     mono_fast_ns().saturating_sub(entered)
 }
 
-/// With arguments or conditions.
+/// Handler with arguments or conditions.
 pub(crate) struct Reader {
     output: Output,
     reading: Reading,
 }
 
-// What a hit does one after another are functions, so that the stack has the frame of one of them at a time.
+// The steps of a hit are separate functions, so that the stack has one of their frames at a time.
 impl Reader {
-    /// Writes a record with what is read `when`.
+    /// Writes a record with the values read at `when`.
     #[inline(never)]
     fn put(
         &self,
@@ -169,7 +170,8 @@ impl Reader {
         });
     }
 
-    /// Writes a record with what was read at the entry of a function, in `kept`, and what is read at its return.
+    /// Writes a record with the values read at the entry of a function, in `kept`, and at its
+    /// return.
     #[inline(never)]
     fn put_kept<const N: usize>(
         &self,
@@ -212,17 +214,17 @@ impl ProbeHandler for ReadsAtPoint {
     }
 }
 
-/// With room for that many bytes of arguments that are read at the entry.
+/// Return probe with room for `N` bytes of arguments that are read at the entry.
 pub(crate) struct ReadsAtReturn<const N: usize>(Reader);
 
-/// What a call keeps until it returns. It is cleared at each entry.
+/// Data of a call until it returns, zeroed at each entry.
 #[derive(Clone, Copy, Zeroable)]
 pub(crate) struct Kept<const N: usize> {
-    /// When the function was entered.
+    /// Time of the entry.
     entered: u64,
-    /// Which arguments could not be read there.
+    /// Fault bits of the entry.
     faults: u32,
-    /// Those that were.
+    /// Values read at the entry.
     area: [u8; N],
 }
 
@@ -252,7 +254,7 @@ impl<const N: usize> RetprobeHandler for ReadsAtReturn<N> {
         }
         let calls = reading.calls(ctx);
         if N == 0 {
-            // All is read now.
+            // All arguments are read at the return.
             let now = (Kind::Return, When::Return);
             return self.0.put(now, ctx, &task, duration, calls.as_ref());
         }
@@ -260,7 +262,7 @@ impl<const N: usize> RetprobeHandler for ReadsAtReturn<N> {
     }
 }
 
-/// Either kind of probe, registered.
+/// Registered probe of any form.
 pub(crate) enum Live {
     Point(Probe<OnPoint>),
     Return(Retprobe<OnReturn>),
@@ -269,17 +271,17 @@ pub(crate) enum Live {
     KeepsToReturn(Retprobe<ReadsAtReturn<AREA_MAX>>),
 }
 
-/// A probe that is to be registered.
+/// Parameters of a probe to register.
 pub(crate) struct Request<'a> {
     pub(crate) kind: Kind,
     pub(crate) symbol: &'a CStr,
     pub(crate) offset: u32,
     pub(crate) reading: Reading,
-    /// Where its hits go.
+    /// Destination of its hits.
     pub(crate) output: Output,
 }
 
-/// Which of [`Live`] a probe becomes.
+/// Form of a probe in [`Live`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Point,
@@ -309,8 +311,8 @@ impl Request<'_> {
     }
 }
 
-/// Registers requests of one form, up to the first that is refused, and says why that is. What there is then goes to `to`, which has
-/// room.
+/// Registers requests of one form, up to the first that is refused, and returns its error. Appends
+/// the registered probes to `to`, which has room.
 fn points<H: ProbeHandler>(
     requests: KVVec<Request<'_>>,
     handler: impl Fn(Reader) -> H,
@@ -325,7 +327,7 @@ fn points<H: ProbeHandler>(
     keep(made?, live, to)
 }
 
-/// The same for returns.
+/// Registers return probes, like [`points`].
 fn returns<H: RetprobeHandler>(
     requests: KVVec<Request<'_>>,
     handler: impl Fn(Reader) -> H,
@@ -352,8 +354,8 @@ fn keep<P>(
 }
 
 impl Live {
-    /// Registers probes in their order, up to the first that is refused, those of one form that follow each other at once. Returns
-    /// those before it, and why it is.
+    /// Registers probes in their order, up to the first that is refused. Adjacent probes of one
+    /// form are registered at once. Returns the registered ones, and the error of the refused one.
     pub(crate) fn register_all(
         requests: KVVec<Request<'_>>,
     ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
@@ -372,7 +374,7 @@ impl Live {
                 Form::ReadsAtReturn => returns(some, ReadsAtReturn, Self::ReadsAtReturn, to),
                 Form::KeepsToReturn => returns(some, ReadsAtReturn, Self::KeepsToReturn, to),
             };
-            // Without memory for some, those before them are registered none the less.
+            // If memory runs out for some, the earlier ones are still registered.
             let refusal = refusal.unwrap_or_else(Some);
             if refusal.is_some() {
                 return Ok((all, refusal));
@@ -381,7 +383,7 @@ impl Live {
         Ok((all, None))
     }
 
-    /// Drops many, in less time than one after another takes.
+    /// Drops many probes faster than one by one.
     pub(crate) fn drop_all(all: impl Iterator<Item = Self>) {
         let (mut points, mut reading) = (KVVec::new(), KVVec::new());
         let (mut returns, mut reading_late, mut keeping) =
@@ -430,17 +432,17 @@ impl Live {
         }
     }
 
-    /// The probe's number.
+    /// Returns the probe's number.
     pub(crate) fn number(&self) -> u16 {
         self.output().probe
     }
 
-    /// Hits that counted.
+    /// Returns the number of hits that satisfied the conditions.
     pub(crate) fn hits(&self) -> u64 {
         self.output().hits.load(Relaxed)
     }
 
-    /// Hits that no handler was called for.
+    /// Returns the number of hits without a call of a handler.
     pub(crate) fn missed(&self) -> usize {
         match self {
             Self::Point(probe) => probe.missed(),
@@ -451,7 +453,7 @@ impl Live {
         }
     }
 
-    /// Whether the probed code is still there.
+    /// Returns true if the probed code is still loaded.
     pub(crate) fn is_there(&self) -> bool {
         match self {
             Self::Point(probe) => probe.is_armed(),

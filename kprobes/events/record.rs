@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is written for each hit: `<uapi/linux/ferrotrace_kprobe_events.h>`.
+//! Record of a hit: `<uapi/linux/ferrotrace_kprobe_events.h>`.
 //!
-//! A record of type 0 has the registers. One of another type has the arguments of the probe with that type.
+//! A record of type 0 has the registers. A record of another type has the arguments of the probe
+//! with that type.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -35,16 +36,17 @@ pub(crate) struct Head {
     duration: u64,
 }
 
-/// Bytes of `struct ferrotrace_probe_record`: after the head the registers of [`REGISTERS`].
+/// Size of `struct ferrotrace_probe_record` in bytes: the head, then the registers of
+/// [`REGISTERS`].
 pub(crate) const RECORD_LEN: usize = ARGS_AT + REGISTERS.len() * size_of::<usize>();
 
-/// The type of records with registers.
+/// Type of records with registers.
 pub(crate) const WITH_REGISTERS: u16 = 0;
 
-/// Where the arguments begin in the other records.
+/// Offset of the arguments in the other records.
 pub(crate) const ARGS_AT: usize = size_of::<Head>();
 
-// layout.c has the same of the header.
+// layout.c checks the same for the header.
 static_assert!(size_of::<Head>() == 48);
 static_assert!(offset_of!(Head, comm) == 8);
 static_assert!(offset_of!(Head, probe) == 24);
@@ -73,7 +75,7 @@ const REGISTERS: [Saved; 17] = [
     Saved::FLAGS,
 ];
 
-/// The fields of [`Head`] for `ferrotrace relay merge`.
+/// Format of [`Head`] for `ferrotrace relay merge`.
 pub(crate) const HEAD_FORMAT: &str = "\
 \tfield:u32 cpu;\toffset:0;\tsize:4;\tsigned:0;
 \tfield:s32 pid;\toffset:4;\tsize:4;\tsigned:1;
@@ -84,7 +86,7 @@ pub(crate) const HEAD_FORMAT: &str = "\
 \tfield:u64 duration;\toffset:40;\tsize:8;\tsigned:0;
 ";
 
-/// The registers, for the same.
+/// Format of the registers for `ferrotrace relay merge`.
 pub(crate) const REGISTERS_FORMAT: &str = "\
 \tfield:void * ax;\toffset:48;\tsize:8;\tsigned:0;
 \tfield:void * bx;\toffset:56;\tsize:8;\tsigned:0;
@@ -106,7 +108,7 @@ pub(crate) const REGISTERS_FORMAT: &str = "\
 ";
 
 impl Head {
-    /// What is to be seen in a handler on this CPU.
+    /// Fills a head from the state of a handler on this CPU.
     #[inline]
     pub(crate) fn new(
         probe: u32,
@@ -129,7 +131,7 @@ impl Head {
         }
     }
 
-    /// Puts it into a record.
+    /// Writes the head to a record.
     #[inline(always)]
     pub(crate) fn put(&self, record: &mut Placed<'_>) {
         let bytes = self.as_bytes().first_chunk::<ARGS_AT>();
@@ -137,7 +139,7 @@ impl Head {
     }
 }
 
-/// Puts the registers into a record.
+/// Writes the registers to a record.
 #[inline(always)]
 pub(crate) fn put_registers(ctx: &ProbeCtx<'_>, record: &mut Placed<'_>) {
     let mut at = ARGS_AT;

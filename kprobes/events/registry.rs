@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The probes that there are, and the files: `probes`, by which they come and go, `format`, which describes their records,
-//! and `lost`.
+//! Registry of probes, and the debugfs files: `probes`, which adds and removes them, `format`,
+//! which describes their records, and `lost`.
 //!
 //! Contexts: process. Locks: the table's mutex, then those of the engine.
 #![deny(unsafe_code)]
@@ -42,25 +42,25 @@ use crate::probe::Output;
 use crate::probe::Request;
 use crate::KprobeEvents;
 
-/// The most bytes of a line.
+/// Maximum length of a line in bytes.
 const LINE_MAX: usize = 4096;
 
-/// The most bytes of a write.
+/// Maximum length of a write in bytes.
 const WRITE_MAX: usize = 1 << 16;
 
-/// How many probes are prepared and registered at once.
+/// Maximum number of probes that are prepared and registered at once.
 const AT_ONCE: usize = 256;
 
 pub(crate) struct Entry {
     pub(crate) name: Name,
     symbol: CString,
     offset: u32,
-    /// Arguments and conditions, as they were given.
+    /// Arguments and conditions, as user space gave them.
     args: CString,
     pub(crate) live: Live,
 }
 
-/// A probe that is to be added.
+/// Probe to add, as parsed from a line.
 struct New<'a> {
     kind: Kind,
     name: &'a str,
@@ -69,7 +69,7 @@ struct New<'a> {
     args: Args<'a>,
 }
 
-/// What an [`Entry`] has besides the probe, and room for it.
+/// Fields of an [`Entry`] besides the probe, and a tree node for it.
 struct Told {
     number: u16,
     name: Name,
@@ -79,7 +79,7 @@ struct Told {
     room: RBTreeNodeReservation<u16, Entry>,
 }
 
-/// The name of a probe, in the order of its bytes.
+/// Name of a probe, ordered by its bytes.
 pub(crate) struct Name(CString);
 
 impl Name {
@@ -115,17 +115,17 @@ impl Ord for Name {
 
 #[derive(Default)]
 struct Table {
-    /// The number that the last probe got.
+    /// Number of the last probe.
     last: u16,
-    /// The probes, and those that are being added, by their names: their numbers.
+    /// Numbers of the probes, even those being added, by name.
     names: RBTree<Name, u16>,
-    /// The probes by their numbers, which is the order in which they were added until there are no more numbers.
+    /// Probes by number. This is the order in which they were added, until the numbers wrap.
     entries: RBTree<u16, Entry>,
-    /// For stacks, once a probe has wanted some.
+    /// Buffers for stacks, allocated for the first probe with a stack.
     rooms: Option<Arc<Rooms>>,
 }
 
-/// The probes, unregistered when this is dropped.
+/// Registered probes. Dropping this unregisters them.
 #[pin_data]
 pub(crate) struct Probes {
     #[pin]
@@ -134,7 +134,8 @@ pub(crate) struct Probes {
 }
 
 impl Table {
-    /// Takes a name, and a number that no probe has, and that none has had for as long as possible. It is not 0.
+    /// Claims a name, and the free number that has been unused for the longest time. The number is
+    /// not 0.
     ///
     /// Errors: -EEXIST, -ENOSPC, -ENOMEM.
     fn claim(&mut self, name: Name) -> Result<u16> {
@@ -150,7 +151,7 @@ impl Table {
         Ok(number)
     }
 
-    /// Adds a probe whose name and number have been claimed.
+    /// Adds a probe with a claimed name and number.
     fn add(&mut self, one: Told, live: Live) {
         let Told {
             number,
@@ -170,7 +171,7 @@ impl Table {
         self.entries.insert(room.into_node(number, entry));
     }
 
-    /// Takes a probe out, if there is one of this name. Errors: -ENOENT, -ENOMEM.
+    /// Removes the probe of this name from the table. Errors: -ENOENT, -ENOMEM.
     fn take(&mut self, name: &str) -> Result<Live> {
         let number = self.names.remove(&Name::new(name)?).ok_or(ENOENT)?;
         let entry = self.entries.remove(&number).ok_or(ENOENT)?;
@@ -189,11 +190,12 @@ impl Probes {
         )
     }
 
-    /// Does what the lines say, in their order, up to the first that fails. Returns how many bytes of `text` that takes. Probes that
-    /// are added one after another are registered at once, and those that are removed wait for their handlers at once.
+    /// Executes command lines in their order, up to the first that fails. Returns the number of
+    /// executed bytes of `text`. Consecutive additions are registered at once; consecutive removals
+    /// wait for their handlers at once.
     ///
-    /// Errors, of the first line: -EINVAL if it is no command, -EEXIST, -ENOENT, -ENOMEM, -EPERM if lockdown forbids a new probe, and
-    /// those of registering.
+    /// Errors, of the first line: -EINVAL for an unknown command, -EEXIST, -ENOENT, -ENOMEM, -EPERM
+    /// if lockdown forbids a new probe, and those of registering.
     fn run(&self, text: &[u8]) -> Result<usize> {
         let mut done = 0;
         match self.run_lines(text, &mut done) {
@@ -203,7 +205,8 @@ impl Probes {
         }
     }
 
-    /// The same; `done` is what has been done also if it fails.
+    /// Executes the lines for [`Self::run`]. `done` is the number of executed bytes, even on an
+    /// error.
     fn run_lines(&self, text: &[u8], done: &mut usize) -> Result {
         let mut all = lines(text).peekable();
         all.peek().ok_or(EINVAL)?;
@@ -240,13 +243,13 @@ impl Probes {
         }));
     }
 
-    /// Removes probes, up to the first that is not there. Returns how many.
+    /// Removes probes, up to the first that does not exist. Returns the number of removed probes.
     fn remove(&self, names: &[&str]) -> (usize, Result) {
         let mut removed = KVVec::new();
         let mut result = Ok(());
         let mut table = self.table.lock();
         for name in names {
-            // Room first: without it this one would be dropped with the table locked.
+            // Reserve first: otherwise this probe would be dropped with the table locked.
             result = removed.reserve(1, GFP_KERNEL).map_err(Error::from);
             result = result.and_then(|()| {
                 let live = table.take(name)?;
@@ -258,23 +261,23 @@ impl Probes {
         }
         drop(table);
         let count = removed.len();
-        // Waits for the handlers, which nobody else has to.
+        // Waits for the handlers without the lock, so other tasks need not wait.
         Live::drop_all(removed.into_iter());
         (count, result)
     }
 
-    /// Adds probes, up to the first that fails. Returns how many those before it are, and why it does.
+    /// Adds probes, up to the first that fails. Returns the number of added probes, and the error.
     fn add(&self, all: &[New<'_>]) -> (usize, Result) {
         if all.is_empty() {
             return (0, Ok(()));
         }
-        // The file may have been opened before.
+        // The file may have been opened before lockdown.
         if lockdown::forbids_probes() {
             return (0, Err(EPERM));
         }
         let mut table = self.table.lock();
         let mut count = 0;
-        // Not all at once: what comes after one that is refused has been prepared for nothing.
+        // In chunks: preparing the probes after a refused one is wasted.
         for some in all.chunks(AT_ONCE) {
             if let Err(error) = self.add_to(&mut table, some, &mut count) {
                 return (count, Err(error));
@@ -283,9 +286,9 @@ impl Probes {
         (count, Ok(()))
     }
 
-    /// Adds some; `count` counts them.
+    /// Adds one chunk and counts its probes in `count`.
     fn add_to(&self, table: &mut Table, some: &[New<'_>], count: &mut usize) -> Result {
-        // Room first: what has been claimed is added, or given back.
+        // Reserve first: each claimed name is then added or given back.
         let mut told = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut prepared = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut requests = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
@@ -330,7 +333,7 @@ impl Probes {
         refusal.map_or(result, Err)
     }
 
-    /// Makes what a probe takes before it is registered, and claims its name.
+    /// Prepares a probe for registration and claims its name.
     fn prepare(&self, table: &mut Table, new: &New<'_>) -> Result<(Told, Reading, Output)> {
         let args = new.args;
         let rooms = || match &table.rooms {
@@ -362,7 +365,7 @@ impl Probes {
         Ok((told, reading, Output::new(number, self.channel.clone())))
     }
 
-    /// A line for each probe. Keys may be added at the ends.
+    /// Returns a line for each probe. New keys may be added at the ends of lines.
     fn list(&self) -> Result<KVVec<u8>> {
         let mut text = TextBuffer::new();
         for entry in self.table.lock().entries.values() {
@@ -371,7 +374,7 @@ impl Probes {
         Ok(text.into_bytes())
     }
 
-    /// The description of the records.
+    /// Returns the description of the records.
     fn format(&self) -> Result<KVVec<u8>> {
         let mut text = TextBuffer::new();
         format::write_plain(&mut text).map_err(|_| ENOMEM)?;
@@ -389,7 +392,8 @@ impl Probes {
     }
 }
 
-/// What `of` makes of the lines up to the first of which it makes nothing, and where each ends.
+/// Converts lines by `of` up to the first [`None`]. Returns the results, and the end offset of each
+/// line.
 fn leading<'a, T>(
     all: &mut Peekable<impl Iterator<Item = (&'a [u8], usize)>>,
     of: impl Fn(&'a [u8]) -> Option<T>,
@@ -403,12 +407,12 @@ fn leading<'a, T>(
     Ok((made, ends))
 }
 
-/// Where the last of so many lines ends.
+/// Returns the end offset of the last of `count` lines.
 fn end_of(ends: &[usize], count: usize) -> Option<usize> {
     ends.get(count.checked_sub(1)?).copied()
 }
 
-/// The probe that a line removes, if it does.
+/// Returns the name of the probe that a line removes, if it is such a line.
 fn removed(line: &[u8]) -> Option<&str> {
     match Command::parse(line)? {
         Command::Remove(name) => Some(name),
@@ -416,7 +420,7 @@ fn removed(line: &[u8]) -> Option<&str> {
     }
 }
 
-/// The probe that a line adds, if it does.
+/// Returns the probe that a line adds, if it is such a line.
 fn added(line: &[u8]) -> Option<New<'_>> {
     match Command::parse(line).filter(|_| line.len() <= LINE_MAX)? {
         Command::Add {
@@ -436,7 +440,7 @@ fn added(line: &[u8]) -> Option<New<'_>> {
     }
 }
 
-/// User space does not know -EPROBE_DEFER.
+/// Converts an error; user space does not know -EPROBE_DEFER.
 fn errno(error: ProbeError) -> Error {
     match error {
         ProbeError::NoEngine => ENODEV,
@@ -447,7 +451,7 @@ fn errno(error: ProbeError) -> Error {
 impl Entry {
     pub(crate) fn args(&self) -> Args<'_> {
         let text = self.args.to_str().unwrap_or_default();
-        // It was understood before the probe was made.
+        // The text was parsed before the probe was made.
         Args::parse(text, self.live.kind() == Kind::Return).unwrap_or_default()
     }
 
@@ -487,7 +491,7 @@ impl Entry {
     }
 }
 
-/// A key with words, with commas between, if there are any.
+/// Writes a key with words, separated by commas, unless there are no words.
 fn list(text: &mut TextBuffer, key: &str, words: &str) -> fmt::Result {
     let words = words.split_ascii_whitespace();
     for (index, word) in words.enumerate() {
@@ -499,18 +503,18 @@ fn list(text: &mut TextBuffer, key: &str, words: &str) -> fmt::Result {
     Ok(())
 }
 
-/// What a file of ours shows.
+/// Content of a debugfs file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shows {
-    /// The probes. Commands are written to this file.
+    /// List of the probes. This file takes commands.
     Probes,
-    /// The description of the records.
+    /// Description of the records.
     Format,
-    /// How many records found no room.
+    /// Number of lost records.
     Lost,
 }
 
-/// A file, which shows what there was when it was opened.
+/// File with a snapshot, taken when it was opened.
 pub(crate) struct ProbesFile {
     shows: Shows,
     probes: Arc<Probes>,

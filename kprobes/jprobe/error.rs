@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a jprobe cannot be registered.
+//! Errors of registering a jprobe.
 #![deny(unsafe_code)]
 
 use kernel::alloc::AllocError;
 use kernel::fmt;
 use kernel::prelude::*;
 
-/// Why a jprobe cannot be registered.
+/// Reason why a jprobe cannot be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JprobeError {
-    /// There is no handler.
+    /// The jprobe has no handler.
     NoEntry,
     /// The handler is not a function.
     EntryIsNotText,
-    /// The client has set a handler of kprobes.
+    /// The client has set a kprobe handler.
     HasHandlers,
-    /// It is registered.
+    /// The jprobe is already registered.
     Registered,
-    /// Only the start of a function has its arguments.
+    /// The place is not the start of a function, where the arguments are.
     NotAtEntry,
     /// The engine has refused the kprobe.
     Engine(Error),
@@ -33,7 +33,7 @@ impl From<AllocError> for JprobeError {
 }
 
 impl JprobeError {
-    /// The error that clients get.
+    /// Returns the error for clients.
     pub(crate) fn errno(self) -> Error {
         match self {
             Self::Engine(error) => error,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where C comes in: `<linux/jprobes.h>`. Nobody imports this.
+//! Entry points for C: `<linux/jprobes.h>`. No Rust code imports this.
 //!
 //! Contexts: process, and sleeping.
 
@@ -11,24 +11,24 @@ use kernel::prelude::*;
 use crate::raw::jprobe::Batch;
 use crate::register;
 
-/// `<linux/jprobes.h>`
+/// Registers a jprobe, for `<linux/jprobes.h>`.
 ///
 /// # Safety
 ///
-/// `jprobe` is NULL, or a structure that stays where it is until it is unregistered, if this succeeds.
+/// `jprobe` is NULL, or a structure that stays in place until it is unregistered, if this succeeds.
 #[export]
 unsafe extern "C" fn register_jprobe(jprobe: *mut bindings::jprobe) -> c_int {
     let mut jprobe = jprobe;
-    // SAFETY: An array of one, for which the caller guarantees what the function wants.
+    // SAFETY: An array of one, for which the caller guarantees the function's requirements.
     unsafe { register_jprobes(&raw mut jprobe, 1) }
 }
 
-/// `<linux/jprobes.h>`
+/// Registers jprobes, all or none, for `<linux/jprobes.h>`.
 ///
 /// # Safety
 ///
-/// `jprobes` is NULL or has `count` pointers: NULL, or structures that stay where they are until they are unregistered, if
-/// this succeeds.
+/// `jprobes` is NULL or has `count` pointers: NULL, or structures that stay in place until they are
+/// unregistered, if this succeeds.
 #[export]
 unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count: c_int) -> c_int {
     // SAFETY: The caller guarantees it; until this returns, the structures are lent to it.
@@ -39,23 +39,24 @@ unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count
     }
 }
 
-/// `<linux/jprobes.h>`
+/// Unregisters a jprobe, for `<linux/jprobes.h>`.
 ///
 /// # Safety
 ///
-/// `jprobe` is NULL, or a structure that is there until this returns.
+/// `jprobe` is NULL, or a structure that is valid until this returns.
 #[export]
 unsafe extern "C" fn unregister_jprobe(jprobe: *mut bindings::jprobe) {
     let mut jprobe = jprobe;
-    // SAFETY: An array of one, for which the caller guarantees what the function wants.
+    // SAFETY: An array of one, for which the caller guarantees the function's requirements.
     unsafe { unregister_jprobes(&raw mut jprobe, 1) }
 }
 
-/// `<linux/jprobes.h>`
+/// Unregisters jprobes, for `<linux/jprobes.h>`.
 ///
 /// # Safety
 ///
-/// `jprobes` is NULL or has `count` pointers: NULL, or structures that are there until this returns.
+/// `jprobes` is NULL or has `count` pointers: NULL, or structures that are valid until this
+/// returns.
 #[export]
 unsafe extern "C" fn unregister_jprobes(jprobes: *mut *mut bindings::jprobe, count: c_int) {
     // SAFETY: The caller guarantees it; until this returns, the structures are lent to it.

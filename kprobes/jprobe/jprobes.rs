@@ -2,10 +2,10 @@
 
 //! Jprobes: handlers at the entry of functions, which get the function's arguments as their own.
 //!
-//! A jprobe is a client of `<linux/kprobes.h>`, whichever engine that has. Its handler is called by the pre handler of a
-//! kprobe, as a function with the arguments that the probed one was called with (`raw/call.S`); `jprobe_return()` goes back
-//! from anywhere below (`raw/frame.c`). Nothing about the probed function's registers or stack is changed. `register.rs`
-//! says what is refused, `exports.rs` has the C functions.
+//! A jprobe is a client of `<linux/kprobes.h>`, with either engine. The pre handler of a kprobe
+//! calls its handler as a function with the arguments of the probed one (`raw/call.S`).
+//! `jprobe_return()` returns from any depth below (`raw/frame.c`). The probed function's registers
+//! and stack stay unchanged. `register.rs` has the refusals, `exports.rs` the C functions.
 //!
 //! Contexts: process, and sleeping; the handlers any, NMI included.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering jprobes, all or none, and what refuses one.
+//! Registration of jprobes, all or none, and its refusals.
 //!
 //! Contexts: process, and sleeping.
 #![deny(unsafe_code)]
@@ -12,7 +12,7 @@ use crate::raw::jprobe::Batch;
 use crate::raw::jprobe::Claims;
 use crate::raw::jprobe::Jprobe;
 
-/// Adds a jprobe to those that are about to be registered.
+/// Claims a jprobe for registration.
 fn claim<'a>(claims: &mut Claims<'a>, jprobe: Jprobe<'a>) -> Result<(), JprobeError> {
     if jprobe.is_claimed() {
         return Err(JprobeError::Registered);
@@ -29,13 +29,13 @@ fn claim<'a>(claims: &mut Claims<'a>, jprobe: Jprobe<'a>) -> Result<(), JprobeEr
     }
 }
 
-/// Says in the log why.
+/// Logs the reason of a refusal.
 fn refuse(jprobe: Jprobe<'_>, error: JprobeError) -> Error {
     pr_info!("no jprobe at {}: {}\n", jprobe.target(), error);
     error.errno()
 }
 
-/// Registers jprobes, all or none, and says in the log what refused one.
+/// Registers jprobes, all or none, and logs the reason of a refusal.
 pub(crate) fn register(batch: Batch<'_>) -> Result {
     let mut claims = Claims::with_capacity(batch.len())?;
     for jprobe in batch.iter() {
@@ -46,7 +46,7 @@ pub(crate) fn register(batch: Batch<'_>) -> Result {
         claim(&mut claims, jprobe).map_err(|error| refuse(jprobe, error))?;
     }
     let registered = claims.register().map_err(|(claims, error)| {
-        // Put back first, so that the log names the place as the client gave it.
+        // Restore first, so that the log names the place as the client gave it.
         let count = claims.len();
         drop(claims);
         match batch.iter().flatten().next() {
@@ -58,7 +58,7 @@ pub(crate) fn register(batch: Batch<'_>) -> Result {
             }
         }
     })?;
-    // Only the engine knows the places for sure. Handlers have not been called anywhere else.
+    // Only the engine knows the exact places. Handlers have not been called at any other place.
     if let Some(jprobe) = registered.first_not_at_entry() {
         registered.undo();
         return Err(refuse(jprobe, JprobeError::NotAtEntry));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where nothing may be probed: code that handles probes, or runs where a trap cannot be handled.
+//! Blacklist: code that handles probes, or runs where a trap cannot be handled.
 //!
-//! No list of it is kept up to date: sections and tables of the kernel and of its modules are asked each time.
-//! Only the kernel's table of functions is copied, as it goes with the initialisation data. What `kprobe_add_*_blacklist()`
-//! of `<linux/kprobes.h>` add is on a list of its own.
+//! Lookups read the sections and tables of the kernel and of its modules each time, so no list has
+//! to be kept up to date. Only the kernel's table of functions is copied, as it is freed with the
+//! initialisation data. Areas added by `kprobe_add_*_blacklist()` of `<linux/kprobes.h>` are on a
+//! list of their own.
 //!
 //! Contexts: process, unless stated.
-//! Locks: that of the list, for those who change it.
+//! Locks: that of the list, for writers.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -24,7 +25,7 @@ use kernel::sync::atomic::Release;
 use kernel::sync::rcu;
 use kernel::sync::rcu::synchronize_rcu;
 
-/// Which rule forbids to probe a place.
+/// Rule that forbids to probe a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// `__kprobes`: section `.kprobes.text`.
@@ -39,21 +40,22 @@ pub enum Rule {
     Added,
 }
 
-/// A place is forbidden.
+/// Reason why a place is forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forbidden {
     /// The rule.
     pub rule: Rule,
-    /// It applies to the function of which the compiler has made this one: that of `foo.cold` is `foo`.
+    /// The rule applies to the function that the compiler has split this one from: `foo` for
+    /// `foo.cold`.
     pub of_origin: bool,
 }
 
 /// Addresses that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// The first.
+    /// First address.
     pub start: usize,
-    /// Behind the last.
+    /// End, exclusive.
     pub end: usize,
     /// The rule.
     pub rule: Rule,
@@ -82,17 +84,17 @@ impl Area {
     }
 }
 
-/// The kernel's functions with `NOKPROBE_SYMBOL()`, sorted.
+/// Functions of the kernel with `NOKPROBE_SYMBOL()`, sorted.
 ///
 /// # Invariants
 ///
-/// Only written before `ready`, and not changed after.
+/// Written only before `ready` is set, and constant afterwards.
 struct Functions {
     areas: UnsafeCell<KVVec<Area>>,
     ready: Atomic<bool>,
 }
 
-// SAFETY: By the type invariant nobody reads while somebody writes.
+// SAFETY: By the type invariant reads and writes never overlap.
 unsafe impl Sync for Functions {}
 
 static FUNCTIONS: Functions = Functions {
@@ -106,44 +108,45 @@ impl Functions {
         if !self.ready.load(Acquire) {
             return &[];
         }
-        // SAFETY: By the type invariant nobody writes any more.
+        // SAFETY: By the type invariant there are no more writes.
         unsafe { &*self.areas.get() }
     }
 }
 
-/// An area that was added.
+/// Added area.
 ///
 /// # Invariants
 ///
-/// From `KBox`. While it is on [`ADDED`] only `next` is changed, with [`ADDING`] held; whoever has taken it off frees it when
-/// a grace period of RCU has passed.
+/// From `KBox`. While it is on [`ADDED`] only `next` is changed, with [`ADDING`] held. The code
+/// that has taken it off frees it after an RCU grace period.
 struct Added {
     area: Area,
     next: Atomic<*mut Added>,
 }
 
-/// The newest one.
+/// Newest added area.
 static ADDED: Atomic<*mut Added> = Atomic::new(core::ptr::null_mut());
 
 // SAFETY: `blacklist.c` has the mutex, made by `DEFINE_MUTEX()` for this.
 static ADDING: StaticMutex<()> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_blacklist_lock, ()) };
 
-/// What was added, the newest first.
+/// Returns the added areas, newest first.
 fn added(_rcu: &rcu::Guard) -> impl Iterator<Item = Area> + '_ {
     // Acquire, here and below: pairs with the stores of `add()` and `take_off()`.
     let mut next = ADDED.load(Acquire);
     core::iter::from_fn(move || {
-        // SAFETY: By the type invariant it stays as long as this section of RCU.
+        // SAFETY: By the type invariant it stays as long as this RCU read-side section.
         let one = unsafe { next.as_ref() }?;
         next = one.next.load(Acquire);
         Some(one.area)
     })
 }
 
-/// Forbids to probe what is between an address of code and as much further as its symbol is long, which is returned.
+/// Adds the code from an address on to the blacklist, over the length of its symbol, and returns
+/// the length.
 ///
-/// Errors: -EINVAL if it is not code, or of no symbol; -ENOMEM.
+/// Errors: -EINVAL for an address without code or symbol; -ENOMEM.
 pub(crate) fn add(entry: usize) -> Result<usize> {
     // SAFETY: Takes any address.
     if unsafe { bindings::kernel_text_address(entry) } == 0 {
@@ -165,21 +168,22 @@ pub(crate) fn add(entry: usize) -> Result<usize> {
     Ok(size)
 }
 
-/// Adds all symbols from `start` on up to `end`. Errors: as for [`add`]; what comes before one that fails has been added.
+/// Adds all symbols from `start` up to `end`. Errors: as for [`add`]; the symbols before one that
+/// fails stay added.
 pub(crate) fn add_area(start: usize, end: usize) -> Result {
     let mut entry = start;
     while entry < end {
-        // A second name of the next symbol may have no bytes.
+        // An alias of the next symbol may have no bytes.
         entry = entry.saturating_add(add(entry)?.max(1));
     }
     Ok(())
 }
 
-/// Forgets what was added of code for which `is_going` holds.
+/// Removes the added areas with a start address for which `is_going` returns true.
 pub(crate) fn forget(is_going: impl Fn(usize) -> bool) {
     while let Some(one) = take_off(&is_going) {
         synchronize_rcu();
-        // SAFETY: By the type invariant; nobody finds it any more.
+        // SAFETY: By the type invariant; no reader finds it after the grace period.
         drop(unsafe { KBox::from_raw(one) });
     }
 }
@@ -189,7 +193,7 @@ fn take_off(is_going: impl Fn(usize) -> bool) -> Option<*mut Added> {
     let mut link = &ADDED;
     loop {
         let this = link.load(Relaxed);
-        // SAFETY: By the type invariant: with the mutex held nobody else takes it off.
+        // SAFETY: By the type invariant: with the mutex held no other writer takes it off.
         let one = unsafe { this.as_ref() }?;
         if is_going(one.area.start) {
             // Release: pairs with the loads of `added()`.
@@ -202,7 +206,7 @@ fn take_off(is_going: impl Fn(usize) -> bool) -> Option<*mut Added> {
 
 fn kernel() -> bindings::ferro_forbidden {
     let mut forbidden = bindings::ferro_forbidden::default();
-    // SAFETY: `forbidden` is there to be written.
+    // SAFETY: `forbidden` is valid for writes.
     unsafe { bindings::ferro_kernel_forbidden(&raw mut forbidden) };
     forbidden
 }
@@ -215,24 +219,26 @@ fn sections(forbidden: &bindings::ferro_forbidden) -> [Area; 3] {
     ]
 }
 
-/// The table of a module.
+/// Returns the table of a module.
 fn functions<'a>(forbidden: &bindings::ferro_forbidden, _rcu: &'a rcu::Guard) -> &'a [usize] {
     if forbidden.functions.is_null() {
         return &[];
     }
-    // SAFETY: The table is part of a module that was found in this section of RCU, which keeps it.
+    // SAFETY: The table is part of a module that was found in this RCU read-side section, which
+    // keeps it.
     unsafe { core::slice::from_raw_parts(forbidden.functions, forbidden.count) }
 }
 
-/// What a module forbids.
+/// Returns a module's blacklist.
 fn of_module(module: *mut bindings::module, _rcu: &rcu::Guard) -> bindings::ferro_forbidden {
     let mut forbidden = bindings::ferro_forbidden::default();
-    // SAFETY: The module was found in this section of RCU; `forbidden` is there to be written.
+    // SAFETY: The module was found in this RCU read-side section; `forbidden` is valid for writes.
     unsafe { bindings::ferro_module_forbidden(module, &raw mut forbidden) };
     forbidden
 }
 
-/// The rule for an address, in the function that starts at `start`, whatever it is called.
+/// Returns the rule for an address in the function at `start`, without regard to the function's
+/// name.
 fn rule_at(addr: usize, start: usize) -> Option<Rule> {
     if added(&rcu::read_lock()).any(|area| area.has(addr)) {
         return Some(Rule::Added);
@@ -247,7 +253,7 @@ fn rule_at(addr: usize, start: usize) -> Option<Rule> {
     }
 
     let rcu = rcu::read_lock();
-    // SAFETY: Takes any address, in a section of RCU.
+    // SAFETY: Takes any address, in an RCU read-side section.
     let module = unsafe { bindings::ferro_text_module(addr) };
     if module.is_null() {
         return None;
@@ -261,14 +267,15 @@ fn rule_at(addr: usize, start: usize) -> Option<Rule> {
         .then_some(Rule::NokprobeSymbol)
 }
 
-/// The rule that forbids to probe an address of code, if there is one.
+/// Returns the rule that forbids to probe an address of code, if any.
 pub fn forbids(addr: usize) -> Option<Forbidden> {
     let start = symbols::symbol_of(addr)?.start;
     let mut buffer = [0; NAME_LEN];
     forbids_in(addr, start, symbols::name_of(addr, &mut buffer)?)
 }
 
-/// The same for a caller that knows the function that it is in: where that starts, and its name.
+/// Returns the rule like [`forbids`], for a caller that knows the start and the name of the
+/// function.
 pub fn forbids_in(addr: usize, start: usize, name: &CStr) -> Option<Forbidden> {
     if let Some(rule) = rule_at(addr, start) {
         return Some(Forbidden {
@@ -290,8 +297,8 @@ pub fn forbids_in(addr: usize, start: usize, name: &CStr) -> Option<Forbidden> {
     })
 }
 
-/// The first symbol at or after `from` of the areas that were given. The areas come one by one: objtool refuses the names of
-/// functions that walk through chains of them.
+/// Search for the first forbidden symbol at or after `from`. Callers pass areas one by one: objtool
+/// refuses the symbol names of functions that iterate over chains of them.
 struct First {
     from: usize,
     found: Option<Area>,
@@ -302,13 +309,13 @@ impl First {
         Self { from, found: None }
     }
 
-    /// The first symbol of an area at or after `from`.
+    /// Returns the first symbol of an area at or after `from`.
     fn symbol_of(&self, area: Area) -> Option<Area> {
         let start = area.start.max(self.from);
         if start >= area.end || start != area.start && area.rule == Rule::NokprobeSymbol {
             return None;
         }
-        // Sections are shown by the symbol, from the one that starts at or after `from`.
+        // List sections by symbol, from the first that starts at or after `from`.
         let symbol = symbols::symbol_of(start)?;
         let next = symbol.start.checked_add(symbol.size)?;
         let (start, end) = match symbol.offset {
@@ -327,7 +334,7 @@ impl First {
         let Some(symbol) = self.symbol_of(area) else {
             return;
         };
-        // Of two at one address the one that was given first.
+        // For two at one address, keep the one passed first.
         if self.found.is_none_or(|found| symbol.start < found.start) {
             self.found = Some(symbol);
         }
@@ -339,7 +346,7 @@ impl First {
         }
     }
 
-    /// What was added of the kernel, or of modules.
+    /// Considers the added areas of the kernel, or those of modules.
     fn consider_added(&mut self, of_kernel: bool, rcu: &rcu::Guard) {
         for area in added(rcu) {
             if symbols::is_core_text(area.start) == of_kernel {
@@ -349,9 +356,10 @@ impl First {
     }
 }
 
-/// The forbidden symbol with the lowest address from `from` on, to walk through all of them.
+/// Returns the forbidden symbol with the lowest address from `from` on. Repeated calls walk all of
+/// them.
 ///
-/// Of the kernel all come before those of modules.
+/// The kernel's symbols precede those of modules.
 pub fn next_from(from: usize) -> Option<Area> {
     let functions = FUNCTIONS.get();
     let at = functions.partition_point(|area| area.start < from);
@@ -371,7 +379,7 @@ fn next_of_modules(from: usize) -> Option<Area> {
     first.consider_added(false, &rcu);
     let mut last = 0;
     loop {
-        // SAFETY: Takes any address, in a section of RCU.
+        // SAFETY: Takes any address, in an RCU read-side section.
         let module = unsafe { bindings::ferro_next_module(last) };
         if module.is_null() {
             return first.found;
@@ -383,7 +391,7 @@ fn next_of_modules(from: usize) -> Option<Area> {
             }
         }
         first.consider_sections(&forbidden);
-        // SAFETY: The module was found in this section of RCU.
+        // SAFETY: The module was found in this RCU read-side section.
         last = unsafe { bindings::ferro_module_text(module) };
     }
 }
@@ -392,10 +400,10 @@ fn next_of_modules(from: usize) -> Option<Area> {
 ///
 /// # Safety
 ///
-/// Called once, while the kernel's initialisation data is there, from which the table comes.
+/// Called once, before the kernel's initialisation data, which has the table, is freed.
 pub(crate) unsafe fn init() {
     let forbidden = kernel();
-    // SAFETY: The caller guarantees that the table is there.
+    // SAFETY: The caller guarantees that the table is valid.
     let table = unsafe { core::slice::from_raw_parts(forbidden.functions, forbidden.count) };
     let mut areas = KVVec::new();
     if areas.reserve(table.len(), GFP_KERNEL).is_err() {
@@ -411,7 +419,8 @@ pub(crate) unsafe fn init() {
             }
         }
     }
-    // SAFETY: By the type invariant nobody reads before `ready`, and by the caller's guarantee nobody else writes.
+    // SAFETY: By the type invariant there are no readers before `ready`, and by the caller's
+    // guarantee no other writers.
     unsafe { *FUNCTIONS.areas.get() = areas };
     // Release: pairs with the load of `get()`.
     FUNCTIONS.ready.store(true, Release);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which probe's handlers run on this CPU: the words of `builtin.c`, of which the kernel reads the first as
+//! Probe with running handlers on this CPU: the words of `builtin.c`, the first being the kernel's
 //! `kprobe_running()`.
 //!
-//! Contexts: any in which the CPU is not left, NMI included.
+//! Contexts: any that cannot change the CPU, NMI included.
 
 use ferro_sys::this_cpu;
 use kernel::bindings;
@@ -17,27 +17,28 @@ extern "C" {
     static mut ferro_kprobe_busy: bindings::kprobe;
 }
 
-/// What runs instead of a probe's handlers when what is hit has to be missed all the same: the address of a `struct kprobe`
-/// that has no handlers, and always stays.
+/// Returns the value that makes hits count as missed without running handlers: the address of a
+/// `struct kprobe` without handlers that is never freed.
 #[inline(always)]
 pub fn busy() -> usize {
     (&raw mut ferro_kprobe_busy) as usize
 }
 
-/// The address of the probe whose handlers run, or [`busy`], or 0 if none do.
+/// Returns the address of the probe with running handlers, or [`busy`], or 0 without one.
 #[inline(always)]
 pub fn get() -> usize {
-    // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions. A caller that leaves the CPU gets what
-    // is true of none, but no address that was never there.
+    // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions. A caller
+    // that changes the CPU gets another CPU's value, which is a valid address, too.
     unsafe { this_cpu!(load current_kprobe) }
 }
 
-/// Says whose handlers run.
+/// Sets the probe with running handlers.
 ///
 /// # Safety
 ///
-/// `probe` is 0, [`busy`], or the address of a `struct kprobe` that stays until this CPU is told something else. The caller
-/// stays on this CPU until then; what nests puts back what it has found.
+/// `probe` is 0, [`busy`], or the address of a `struct kprobe` that stays until this CPU's value
+/// changes. The caller stays on this CPU until then; nested callers restore the value that they
+/// have found.
 #[inline(always)]
 pub unsafe fn set(probe: usize) {
     // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions; by the caller's guarantee to a `struct
@@ -45,15 +46,16 @@ pub unsafe fn set(probe: usize) {
     unsafe { this_cpu!(store current_kprobe, probe) };
 }
 
-/// Says that no handlers run.
+/// Records that no handlers run.
 #[inline(always)]
 pub fn clear() {
-    // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions; NULL is none.
+    // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions; NULL means
+    // none.
     unsafe { this_cpu!(clear current_kprobe) };
 }
 
-/// Keeps RFLAGS.IF of what was interrupted while the copy of an instruction runs, which nothing interrupts that would keep it,
-/// too.
+/// Saves RFLAGS.IF of the interrupted code while the copy of an instruction runs. No other code
+/// that saves it can interrupt the copy.
 ///
 /// The caller stays on this CPU.
 #[inline(always)]
@@ -62,7 +64,7 @@ pub fn save_if(flag: usize) {
     unsafe { this_cpu!(store ferro_kprobe_saved_if, flag) };
 }
 
-/// What was kept.
+/// Returns the saved RFLAGS.IF.
 #[inline(always)]
 pub fn saved_if() -> usize {
     // SAFETY: A per-CPU word, which only this CPU accesses, in single instructions.

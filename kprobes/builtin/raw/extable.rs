@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's exception tables, which it shows to no module.
+//! Exception tables of the kernel, which are not exported to modules.
 //!
 //! Contexts: fault.
 
 use ferro_sys::code::regs::Regs;
 use kernel::bindings;
 
-/// Goes on where the exception table says for the instruction pointer. Whether it says something.
+/// Continues at the extable fixup of the instruction pointer. Returns true if there is one.
 ///
 /// # Safety
 ///
-/// `regs` are those of an exception `trapnr`, of the instruction at their instruction pointer.
+/// `regs` are the registers of an exception `trapnr`, of the instruction at their instruction
+/// pointer.
 pub unsafe fn fix_up(regs: &mut Regs, trapnr: usize) -> bool {
     let trapnr = i32::try_from(trapnr).unwrap_or(0);
-    // SAFETY: The caller guarantees what the function wants to know; error code and address are for those entries of page
-    // faults that print them.
+    // SAFETY: The caller guarantees the function's requirements; only entries for page faults that
+    // print them use the error code and the address.
     unsafe { bindings::fixup_exception(regs.as_ptr(), trapnr, 0, 0) != 0 }
 }

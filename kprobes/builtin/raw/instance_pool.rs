@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The instances of a kretprobe, allocated when it is registered, or of a client of `<linux/rethook.h>`.
+//! Instances of a kretprobe, allocated when it is registered, or of a client of
+//! `<linux/rethook.h>`.
 //!
-//! Each CPU has a share of them, with a bit for each that is free in words of its own cache line: taking and giving
-//! back change one bit there, whatever interrupts it. A CPU that has none left takes one of another share. Where there are fewer
-//! instances than CPUs, several CPUs have one share: memory is for the instances, however many CPUs are possible.
+//! Each CPU has a share of them, with a bit for each free one in words of its own cache line.
+//! Taking an instance and giving it back change one bit there atomically, so any context may
+//! interrupt them. A CPU without a free instance takes one of another share. With fewer instances
+//! than CPUs, several CPUs use one share: memory depends on the number of instances, not on that
+//! for possible CPUs.
 //!
-//! Contexts: taking and giving back any with preemption off, NMI included; making a pool process, sleeps.
+//! Contexts: taking and giving back any with preemption off, NMI included; making a pool process,
+//! sleeps.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -32,32 +36,33 @@ extern "C" {
     static mut cpu_number: c_int;
 }
 
-/// The number of this CPU.
+/// Returns the number of this CPU.
 #[inline(always)]
 fn this_cpu_number() -> usize {
     #[cfg(CONFIG_SMP)]
-    // SAFETY: A per-CPU `int`, which nobody changes.
+    // SAFETY: A per-CPU `int`, which is constant.
     return unsafe { this_cpu!(load32 cpu_number) } as usize;
     #[cfg(not(CONFIG_SMP))]
     0
 }
 
-/// A call: `struct rethook_node`, the start of `struct kretprobe_instance`, with our own words in the place of its `rcu`.
+/// Call: `struct rethook_node`, the start of `struct kretprobe_instance`, with our own words
+/// instead of its `rcu`.
 ///
 /// # Invariants
 ///
-/// `pool` is the pool that it belongs to, and number `number` there.
+/// `pool` is the pool that it belongs to, and `number` its number there.
 #[repr(C)]
 pub(crate) struct Node {
     pub(super) number: usize,
-    /// The next node on the list is of the same call: a function that ended with a jump to another one, or one
+    /// The next node on the list has the same frame: a function that ended with a tail call, or one
     /// with two kretprobes.
     pub(super) shares_frame: usize,
     pub(super) link: Link,
     pub(super) pool: *mut Pool,
-    /// Where the function returns to, without us.
+    /// Original return address.
     pub(super) ret_addr: usize,
-    /// Where on the stack its return address is; 0 before the return is diverted.
+    /// Address of the return address on the stack; 0 before the return is diverted.
     pub(super) frame: usize,
 }
 
@@ -72,11 +77,11 @@ static_assert!(offset_of!(Node, ret_addr) == offset_of!(bindings::rethook_node, 
 static_assert!(offset_of!(Node, frame) == offset_of!(bindings::rethook_node, frame));
 static_assert!(offset_of!(bindings::kretprobe_instance, node) == 0);
 
-/// What is called when a function returns. Handlers cannot sleep.
+/// Handler of a return. It must not sleep.
 type Handler =
     unsafe extern "C" fn(*mut bindings::kretprobe_instance, *mut bindings::pt_regs) -> c_int;
 
-/// Whose calls the instances are of.
+/// Client that the instances are for.
 pub(crate) enum Client {
     Kretprobe(*mut bindings::kretprobe),
     /// With its data.
@@ -87,7 +92,7 @@ pub(crate) enum Client {
 pub(crate) type RethookHandler =
     unsafe extern "C" fn(*mut bindings::rethook_node, *mut c_void, usize, *mut bindings::pt_regs);
 
-/// Bytes of instances beyond which no allocation is tried: more would be a warning, not a refusal.
+/// Maximum number of bytes for instances: a larger allocation would warn instead of fail.
 const MOST_BYTES: usize = 1 << 30;
 
 /// Bits in a word.
@@ -95,7 +100,7 @@ const BITS: usize = 64;
 /// Bits in a [`Line`].
 const LINE_BITS: usize = 8 * BITS;
 
-/// A cache line of bits.
+/// Cache line of bits.
 #[repr(align(64))]
 struct Line([u64; 8]);
 
@@ -103,19 +108,20 @@ struct Line([u64; 8]);
 ///
 /// # Invariants
 ///
-/// In memory from `KBox`. Each of `shares` shares has `share` nodes, the last one perhaps fewer, and the bits at the start of
-/// `lines_each` lines; node n of a share is free with its bit n set, and otherwise one call's. `bytes` is the size of a node. There is
-/// no bit for a node that does not exist.
+/// In memory from `KBox`. Each of `shares` shares has `share` nodes, the last one perhaps fewer,
+/// and the bits at the start of `lines_each` lines. Node n of a share is free if its bit n is set,
+/// and otherwise owned by a call. `bytes` is the size of a node. A node that does not exist has no
+/// bit.
 #[repr(C)]
 pub(crate) struct Pool {
     /// `data`, which `get_kretprobe()` reads.
     data: *mut c_void,
-    /// The probe that runs while the handler does.
+    /// Value of `current_kprobe` while the handler runs.
     running: usize,
-    /// What [`call_rethook`] calls.
+    /// Handler that [`call_rethook`] calls.
     rethook: Option<RethookHandler>,
-    /// The address of an `Option<Handler>`, or 0 if the pool is to go. A kretprobe's is in the client's structure, which may be gone
-    /// by then.
+    /// Address of an `Option<Handler>`, or 0 if the pool is being freed. For a kretprobe this is in
+    /// the client's structure, which may have been freed by then.
     handler: Word,
     lines: KVVec<Line>,
     nodes: KVVec<u64>,
@@ -124,7 +130,8 @@ pub(crate) struct Pool {
     shares: usize,
     bytes: usize,
     count: usize,
-    /// When it is to go: how many calls have not returned; until that is known, minus how many have. Changed at once only.
+    /// Number of unreturned calls while the pool is being freed; before that number is known, minus
+    /// the returned ones. Changed atomically only.
     missing: UnsafeCell<u64>,
     rcu: Opaque<bindings::callback_head>,
     work: Opaque<bindings::irq_work>,
@@ -132,19 +139,19 @@ pub(crate) struct Pool {
 
 static_assert!(offset_of!(bindings::rethook, data) == 0);
 
-/// The handler of pools for `<linux/rethook.h>`, where those of kretprobes have their client's.
+/// Handler of pools for `<linux/rethook.h>`; kretprobes have their client's.
 static CALL_RETHOOK: Option<Handler> = Some(call_rethook);
 
-/// Clears a bit. Whether it was set.
+/// Clears a bit. Returns true if it was set.
 ///
 /// # Safety
 ///
-/// `word` is a live word that everybody changes like this, `bit` is less than 64.
+/// `word` is a live word that all code changes like this, `bit` is less than 64.
 #[inline(always)]
 unsafe fn clear_bit(word: *mut u64, bit: usize) -> bool {
     let was: u8;
-    // SAFETY: The caller guarantees a live word, and that nobody changes it in another way; the bit has a number of less than 64, so
-    // that the instruction accesses this word only.
+    // SAFETY: The caller guarantees a live word, and that no code changes it in another way; the
+    // bit has a number of less than 64, so that the instruction accesses this word only.
     unsafe {
         asm!("lock btr qword ptr [{word}], {bit}", "setc {was}", word = in(reg) word, bit = in(reg) bit,
             was = out(reg_byte) was, options(nostack))
@@ -156,30 +163,31 @@ unsafe fn clear_bit(word: *mut u64, bit: usize) -> bool {
 ///
 /// # Safety
 ///
-/// `words` are live words, with a bit of this number, that everybody changes like this.
+/// `words` are live words, with a bit of this number, that all code changes like this.
 #[inline(always)]
 unsafe fn set_bit(words: *mut u64, number: usize) {
-    // SAFETY: The instruction accesses the word that has the bit, of which the caller guarantees that it is live, and that nobody
-    // changes it in another way.
+    // SAFETY: The instruction accesses the word with this bit. The caller guarantees that the word
+    // is live, and that no code changes it in another way.
     unsafe {
         asm!("lock bts qword ptr [{words}], {number}", words = in(reg) words, number = in(reg) number, options(nostack))
     };
 }
 
-/// The handler of pools for `<linux/rethook.h>`.
+/// Handler of pools for `<linux/rethook.h>`.
 ///
 /// # Safety
 ///
-/// As a client's handler is called: `instance` begins with a node that a call has, `regs` are those of its return.
+/// As for a client's handler: `instance` begins with a node owned by a call, `regs` are the
+/// registers of its return.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn call_rethook(
     instance: *mut bindings::kretprobe_instance,
     regs: *mut bindings::pt_regs,
 ) -> c_int {
     let node: *mut Node = instance.cast();
-    // SAFETY: The caller guarantees that a call has the node, and so long its pool stays. The handler is the client's function
-    // until a grace period has passed since that of the pool, which is this, was exchanged for 0: it was called after that was
-    // read, with preemption off.
+    // SAFETY: The caller guarantees that a call owns the node, so its pool stays. The handler is
+    // the client's function until a grace period has passed since the pool's handler, which is this
+    // function, was exchanged for 0. This was called after reading that, with preemption off.
     unsafe {
         let pool = (*node).pool;
         if let Some(handler) = (*pool).rethook {
@@ -189,14 +197,15 @@ unsafe extern "C" fn call_rethook(
     0
 }
 
-/// Returns how many instances a share has, and how many shares there are: at most one a CPU, and none that is empty.
+/// Returns the number of instances in a share, and the number of shares: at most one a CPU, and
+/// none empty.
 pub(crate) fn shares(count: usize, cpus: usize) -> (usize, usize) {
     let share = count.div_ceil(cpus.max(1)).max(1);
     (share, count.div_ceil(share).max(1))
 }
 
 impl Pool {
-    /// A pool of `count` instances with `data_size` bytes of a client's each.
+    /// Makes a pool of `count` instances with `data_size` bytes of client data each.
     ///
     /// Context: process; sleeps. Errors: -ENOMEM.
     pub(crate) fn new(client: Client, count: usize, data_size: usize) -> Result<*mut Self> {
@@ -249,9 +258,9 @@ impl Pool {
             },
             GFP_KERNEL,
         )?;
-        // INVARIANT: From here on it is in that memory; no node is free yet.
+        // INVARIANT: In that memory from this point on; no node is free yet.
         let pool = KBox::into_raw(pool);
-        // SAFETY: Just made; nobody else knows it.
+        // SAFETY: Just made; no other code knows it.
         unsafe {
             bindings::ferro_init_irq_work((*pool).work.get(), Some(all_returned));
             for index in 0..count {
@@ -266,7 +275,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// The share that this CPU takes from first.
+    /// Returns the share that this CPU takes from first.
     #[inline(always)]
     fn own_share(&self) -> usize {
         let cpu = this_cpu_number();
@@ -276,7 +285,7 @@ impl Pool {
         }
     }
 
-    /// The words with the bits of a share.
+    /// Returns the words with the bits of a share.
     #[inline(always)]
     fn bits(&self, of: usize) -> *mut u64 {
         let first = of.wrapping_mul(self.lines_each);
@@ -292,14 +301,15 @@ impl Pool {
             .cast()
     }
 
-    /// Takes a node out; NULL if all are taken.
+    /// Takes a node out. Returns NULL if all are taken.
     ///
     /// # Safety
     ///
     /// `pool` is not freed while preemption stays off.
     #[inline(always)]
     pub(crate) unsafe fn take(pool: *mut Self) -> *mut Node {
-        // SAFETY: The caller guarantees that it is not freed while preemption stays off, which is as long as this uses it.
+        // SAFETY: The caller guarantees that it is not freed while preemption stays off, which is
+        // as long as this uses it.
         let pool = unsafe { &*pool };
         let own = pool.take_from(pool.own_share());
         match own.is_null() {
@@ -314,15 +324,17 @@ impl Pool {
         let mut first = 0;
         while first < self.share {
             let word = words.wrapping_add(first / BITS);
-            // SAFETY: By the type invariant the words of the share, up to the last one with a bit.
+            // SAFETY: By the type invariant these are the words of the share, up to the last one
+            // with a bit.
             let mut free = unsafe { shared_word::load(word) };
             while free != 0 {
                 let bit = free.trailing_zeros() as usize;
-                // SAFETY: The same word, which everybody changes bit by bit; trailing zeros of one that is not 0 are less than 64.
+                // SAFETY: The same word, which all code changes bit by bit; trailing zeros of one
+                // that is not 0 are less than 64.
                 if unsafe { clear_bit(word, bit) } {
                     return self.node(of, first.wrapping_add(bit));
                 }
-                // SAFETY: The same word of this share's.
+                // SAFETY: The same word of this share.
                 free = unsafe { shared_word::load(word) };
             }
             first = first.wrapping_add(BITS);
@@ -330,7 +342,8 @@ impl Pool {
         null_mut()
     }
 
-    /// Calls nobody: all else in the kernel may have probes, this one's among them.
+    /// Takes a node from any share. Calls no other code: the rest of the kernel may be probed, even
+    /// by this probe.
     #[cold]
     #[link_section = ".kprobes.text"]
     fn take_any(&self) -> *mut Node {
@@ -343,14 +356,15 @@ impl Pool {
         null_mut()
     }
 
-    /// Puts a node back.
+    /// Returns a node to its pool.
     ///
     /// # Safety
     ///
-    /// It was taken out, and nobody uses it any more. Preemption is off.
+    /// It was taken out, and no code uses it after this. Preemption is off.
     #[inline(always)]
     pub(crate) unsafe fn give_back(node: *mut Node) {
-        // SAFETY: By the type invariant of `Node`; a pool stays until its last node is back, and a grace period longer.
+        // SAFETY: By the type invariant of `Node`; a pool stays until its last node is back, and a
+        // grace period longer.
         unsafe {
             let pool = (*node).pool;
             if (*pool).handler.load() != 0 {
@@ -361,11 +375,12 @@ impl Pool {
         }
     }
 
-    /// Calls the client's handler, if there is one and it has not gone.
+    /// Calls the client's handler, unless it is NULL or stopped.
     ///
     /// # Safety
     ///
-    /// `node` is one of this pool that a call has, `regs` are those of its return. Preemption is off.
+    /// `node` is one of this pool, owned by a call, and `regs` are the registers of its return.
+    /// Preemption is off.
     #[inline(always)]
     pub(crate) unsafe fn call(&self, node: *mut Node, regs: *mut bindings::pt_regs) {
         let handler = self.handler.load();
@@ -373,42 +388,45 @@ impl Pool {
             return;
         }
         let handler = core::ptr::with_exposed_provenance::<Option<Handler>>(handler);
-        // SAFETY: `new()` has made the word of such an address: of a static, or of a field of the client's structure. The client keeps
-        // that until a grace period has passed since `stop()` exchanged the word for 0, and so while preemption is off here. It may
-        // write the field, which is a word, at any time: NULL is none.
+        // SAFETY: `new()` has made the word from the address of a static, or of a field of the
+        // client's structure. The client keeps the structure until a grace period has passed since
+        // `stop()` exchanged the word for 0, and so while preemption is off here. The client may
+        // write the field, which is a word, at any time: NULL means none.
         let Some(handler) = (unsafe { handler.read_volatile() }) else {
             return;
         };
-        // SAFETY: `busy()`, or the address of a kretprobe, which begins with a kprobe. By the rules of `Kretprobe::new()` the client
-        // keeps that until a grace period has passed since the handler was exchanged for 0, and so while preemption is off here;
-        // `has_returned()` then puts back what was there before.
+        // SAFETY: `busy()`, or the address of a kretprobe, which begins with a kprobe. By the rules
+        // of `Kretprobe::new()` the client keeps the kretprobe until a grace period has passed
+        // since the handler was exchanged for 0, and so while preemption is off here.
+        // `has_returned()` then restores the earlier value.
         unsafe { current_kprobe::set(self.running) };
-        // SAFETY: As long, the function stays, too. The caller guarantees that a call has the node, which is the start of an
-        // instance, and that the registers are those of its return.
+        // SAFETY: The function stays as long, too. The caller guarantees that a call owns the node,
+        // which is the start of an instance, and that the registers are those at its return.
         unsafe { handler(node.cast(), regs) };
     }
 
-    /// Whether its handler is not called any more.
+    /// Returns true if the handler is no longer called.
     #[inline(always)]
     pub(crate) fn has_stopped(&self) -> bool {
         self.handler.load() == 0
     }
 
-    /// Has its handler not called any more; who is in it stays.
+    /// Stops calls of the handler; running ones continue.
     pub(crate) fn stop(&self) {
         self.handler.store(0);
     }
 
-    /// Has the pool freed when the last call has returned. Its handler is not called any more when a grace period of RCU has
-    /// passed.
+    /// Frees the pool after the last call has returned. The handler is not called after an RCU
+    /// grace period.
     ///
     /// # Safety
     ///
-    /// From `Pool::new()`, and not freed before; nobody finds it any more to take nodes out, except for those who have with preemption
-    /// off.
+    /// From `Pool::new()`, and not freed before. No code finds it to take nodes out, except
+    /// contexts with preemption off that already have it.
     pub(crate) unsafe fn free(pool: *mut Self) {
-        // SAFETY: The caller guarantees that it is of `new()`, and that it calls this once. Those who have it with preemption off
-        // are waited for before the callback, which frees it at the earliest; its `rcu` is for this.
+        // SAFETY: The caller guarantees that it is from `new()`, and that it calls this once. The
+        // callback, which frees it at the earliest, waits for contexts that have it with preemption
+        // off; its `rcu` is for this.
         unsafe {
             (*pool).stop();
             bindings::call_rcu((*pool).rcu.get(), Some(stopped));
@@ -419,7 +437,8 @@ impl Pool {
     #[inline(never)]
     #[link_section = ".kprobes.text"]
     fn returned_late(pool: *mut Self) {
-        // SAFETY: The pool stays until all nodes have come here, or set their bit, and a grace period longer.
+        // SAFETY: The pool stays until all nodes have reached this point, or set their bit, and a
+        // grace period longer.
         unsafe {
             if shared_word::fetch_add((*pool).missing.get(), u64::MAX) == 1 {
                 bindings::irq_work_queue((*pool).work.get());
@@ -428,21 +447,23 @@ impl Pool {
     }
 }
 
-/// The pool that this is part of.
+/// Returns the pool that contains this head.
 fn of_rcu(head: *mut bindings::callback_head) -> *mut Pool {
     head.wrapping_byte_sub(offset_of!(Pool, rcu)).cast()
 }
 
-/// A grace period has passed since [`Pool::free`]: no node is taken out any more, and whoever returns a node knows
-/// that the pool is to go, and does not set its bit.
+/// Counts the missing nodes, after a grace period since [`Pool::free`]: no node is taken out, and
+/// returning nodes find the pool stopped and do not set their bit.
 ///
 /// # Safety
 ///
-/// `head` is the `rcu` of a pool that [`Pool::free`] has stopped, and a grace period has passed since.
+/// `head` is the `rcu` of a pool that [`Pool::free`] has stopped, and a grace period has passed
+/// since.
 unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
     let pool = of_rcu(head);
-    // SAFETY: The caller, RCU, passes the `rcu` of a pool. That stays until all of its nodes are back and this has counted them:
-    // whoever makes `missing` 0, this or the last return, frees it.
+    // SAFETY: The caller, RCU, passes the `rcu` of a pool. The pool stays until all of its nodes
+    // are back and this has counted them: the code that makes `missing` 0, this or the last return,
+    // frees it.
     unsafe {
         let free: u32 = (*pool)
             .lines
@@ -457,22 +478,26 @@ unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
     }
 }
 
-/// The last call has returned. Somebody may still be looking at the pool.
+/// Frees the pool after another grace period: the last call has returned, but its CPU may still
+/// access the pool.
 ///
 /// # Safety
 ///
-/// `work` is that of a pool whose nodes are all back.
+/// `work` belongs to a pool whose nodes are all back.
 unsafe extern "C" fn all_returned(work: *mut bindings::irq_work) {
     let pool: *mut Pool = work.wrapping_byte_sub(offset_of!(Pool, work)).cast();
-    // SAFETY: The caller guarantees that it is the work of a pool whose nodes are all back: `stopped()` has been there, so that
-    // its `rcu` is free, and nobody else frees it.
+    // SAFETY: The caller guarantees that the work belongs to a pool whose nodes are all back:
+    // `stopped()` has already run, so its `rcu` is free, and no other code frees it.
     unsafe { bindings::call_rcu((*pool).rcu.get(), Some(free_now)) };
 }
 
+/// Frees a pool.
+///
 /// # Safety
 ///
-/// `head` is the `rcu` of a pool that nobody uses any more.
+/// `head` is the `rcu` of an unused pool.
 unsafe extern "C" fn free_now(head: *mut bindings::callback_head) {
-    // SAFETY: By the type invariant it is memory of a `KBox`, and the caller guarantees that nobody uses it.
+    // SAFETY: By the type invariant it is memory of a `KBox`, and the caller guarantees that it is
+    // unused.
     drop(unsafe { KBox::from_raw(of_rcu(head)) });
 }

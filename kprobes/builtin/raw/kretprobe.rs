@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `struct kretprobe`, as clients fill it in, and its instances: calls of the probed function that have not returned.
+//! `struct kretprobe`, as clients fill it in, and its instances: calls of the probed function that
+//! have not returned.
 //!
-//! Each instance belongs to a kretprobe and has its client's data after it. How returns are diverted is in `rethook.rs`.
+//! Each instance belongs to a kretprobe and has its client's data after it. `rethook.rs` diverts
+//! the returns.
 //!
 //! Contexts: any with preemption off, NMI included, for instances; process for the rest.
 
@@ -23,12 +25,13 @@ use super::instance_pool::Client;
 use super::instance_pool::Pool;
 use super::rethook;
 
-/// A client's `struct kretprobe`.
+/// Client's `struct kretprobe`.
 ///
 /// # Invariants
 ///
-/// It is there for `'a`. Handlers in it are functions of their types or NULL, also where a client exchanges them, until a grace
-/// period of RCU has passed since [`Kretprobe::free`]. Others access the fields that change in single words.
+/// Valid for `'a`. Handlers in it are functions of their types or NULL, even if a client exchanges
+/// them, until an RCU grace period has passed since [`Kretprobe::free`]. Other code accesses the
+/// fields that change in single words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Kretprobe<'a>(
@@ -36,22 +39,25 @@ pub struct Kretprobe<'a>(
     PhantomData<&'a bindings::kretprobe>,
 );
 
-// SAFETY: What is changed while others look at it are single words.
+// SAFETY: Fields that change concurrently are single words.
 unsafe impl Send for Kretprobe<'_> {}
-// SAFETY: What is changed while others look at it are single words.
+// SAFETY: Fields that change concurrently are single words.
 unsafe impl Sync for Kretprobe<'_> {}
 
 impl Kretprobe<'_> {
+    /// Wraps a client's structure. Returns [`None`] for NULL.
+    ///
     /// # Safety
     ///
-    /// `kretprobe` is NULL, or a structure that is there for the lifetime of the result. Handlers in it are functions of their
-    /// types or NULL, and stay until a grace period of RCU has passed since [`Kretprobe::free`].
+    /// `kretprobe` is NULL, or a structure that is valid for the lifetime of the result. Handlers
+    /// in it are functions of their types or NULL, and stay until an RCU grace period has passed
+    /// since [`Kretprobe::free`].
     pub unsafe fn new(kretprobe: *mut bindings::kretprobe) -> Option<Self> {
         // INVARIANT: The caller guarantees it.
         NonNull::new(kretprobe).map(|kretprobe| Self(kretprobe, PhantomData))
     }
 
-    /// The probe at the function's entry.
+    /// Returns the probe at the function's entry.
     #[inline(always)]
     pub fn kprobe(self) -> NonNull<bindings::kprobe> {
         const { assert!(core::mem::offset_of!(bindings::kretprobe, kp) == 0) };
@@ -61,20 +67,21 @@ impl Kretprobe<'_> {
     /// Reads a field, which the client may write at any time.
     #[inline(always)]
     fn get<T: Copy>(self, field: impl FnOnce(*const bindings::kretprobe) -> *const T) -> T {
-        // SAFETY: By the type invariant it is there, and `field` makes the address of a field, which is a word or less.
+        // SAFETY: By the type invariant it is valid, and `field` makes the address of a field,
+        // which is a word or less.
         unsafe { field(self.0.as_ptr()).read_volatile() }
     }
 
-    /// The handler at the entry, if there is one.
+    /// Returns the handler at the entry, if any.
     #[inline(always)]
     fn entry_handler(self) -> bindings::kretprobe_handler_t {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant it is valid; only an address is made.
         self.get(|k| unsafe { &raw const (*k).entry_handler })
     }
 
-    /// The addresses of the client's handlers; 0 for one that there is not.
+    /// Returns the addresses of the client's handlers; 0 for a missing one.
     pub fn handlers(self) -> [usize; 2] {
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant it is valid; only an address is made.
         let returned = self.get(|k| unsafe { &raw const (*k).handler });
         [
             self.entry_handler().map_or(0, |f| f as usize),
@@ -82,15 +89,14 @@ impl Kretprobe<'_> {
         ]
     }
 
-    /// Allocates instances: `maxactive` of them, or if that is not positive as many as fit two calls a CPU, and 10 at
-    /// least.
+    /// Allocates `maxactive` instances; if that is not positive, two for each CPU, and at least 10.
     ///
-    /// Context: process; sleeps. Errors: -E2BIG if the client wants too much data with each, -ENOMEM.
+    /// Context: process; sleeps. Errors: -E2BIG if the client's data is too large, -ENOMEM.
     pub fn alloc(self) -> Result {
         let raw = self.0.as_ptr();
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant it is valid; only an address is made.
         let data_size = self.get(|k| unsafe { &raw const (*k).data_size });
-        // SAFETY: By the type invariant it is there; only an address is made.
+        // SAFETY: By the type invariant it is valid; only an address is made.
         let mut maxactive = self.get(|k| unsafe { &raw const (*k).maxactive });
         if data_size > bindings::KRETPROBE_MAX_DATA_SIZE as usize {
             return Err(E2BIG);
@@ -100,7 +106,7 @@ impl Kretprobe<'_> {
             maxactive = c_int::try_from(twice.max(10)).map_err(|_| EINVAL)?;
         }
         let pool = Pool::new(Client::Kretprobe(raw), maxactive as usize, data_size)?;
-        // SAFETY: By the type invariant it is there; single words.
+        // SAFETY: By the type invariant it is valid; single words.
         unsafe {
             shared_word::store_release(&raw mut (*raw).rh, pool.cast());
             (&raw mut (*raw).maxactive).write_volatile(maxactive);
@@ -109,31 +115,33 @@ impl Kretprobe<'_> {
         Ok(())
     }
 
-    /// Gives the instances back, those of running calls when they return. The handler is not called any more when a
-    /// grace period of RCU has passed.
+    /// Frees the instances, those of running calls when they return. The handler is not called
+    /// after an RCU grace period.
     pub fn free(self) {
-        // SAFETY: By the type invariant it is there; this field is changed in stores of single words.
+        // SAFETY: By the type invariant it is valid; this field is changed in stores of single
+        // words.
         let pool =
             unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).rh) }.xchg(null_mut(), Full);
         if !pool.is_null() {
-            // SAFETY: `alloc()` has put it there, from `Pool::new()`, and nobody finds it any more; who still has the pointer, in
-            // `enter()`, has preemption off.
+            // SAFETY: `alloc()` has stored it, from `Pool::new()`, and no code finds it after the
+            // exchange. Code that still has the pointer, in `enter()`, has preemption off.
             unsafe { Pool::free(pool.cast()) };
         }
     }
 
-    /// The function is being called. Calls the client's entry handler, if there is one, and unless that does not want
-    /// to see the return, has the function return to the client's handler first. Without an instance left, or a pool,
-    /// the call is missed, and counted as that.
+    /// Handles the entry of the function: calls the client's entry handler, if any, and diverts the
+    /// return to the client's handler unless the entry handler declines. Without a pool or a free
+    /// instance, the call counts as missed.
     ///
     /// # Safety
     ///
-    /// `regs` are those at the entry of a function, in front of its first instruction, or at its ftrace site: the word
-    /// at the top of the stack is the address that it is going to return to. Preemption is off.
+    /// `regs` are the registers at the entry of a function, in front of its first instruction, or
+    /// at its ftrace site: the word at the top of the stack is the return address. Preemption is
+    /// off.
     #[inline(never)]
     #[link_section = ".kprobes.text"]
     pub unsafe fn enter(self, regs: &mut Regs) {
-        // SAFETY: By the type invariant a live word, which is stored at once.
+        // SAFETY: By the type invariant a live word, which is stored in one instruction.
         let pool: *mut Pool = unsafe { shared_word::load(&raw const (*self.0.as_ptr()).rh) }.cast();
         if pool.is_null() {
             return self.miss();
@@ -141,36 +149,38 @@ impl Kretprobe<'_> {
         if !rethook::is_watched() {
             return self.miss();
         }
-        // SAFETY: Not NULL, so it was not freed before; `Pool::free()` waits for a grace period of RCU, and so for this context,
-        // in which preemption is off.
+        // SAFETY: Not NULL, so it was not freed before; `Pool::free()` waits for an RCU grace
+        // period, and so for this context, with preemption off.
         let node = unsafe { Pool::take(pool) };
         if node.is_null() {
             return self.miss();
         }
-        // From here on it is the task's: if the kernel dies in the client's handler, the task's end gives it back.
-        // SAFETY: The node was just taken from its pool, and is nobody else's.
+        // The task owns the node from here on: if it dies in the client's handler, its exit gives
+        // the node back.
+        // SAFETY: The node was just taken from its pool, and no other code has it.
         unsafe { rethook::push(node) };
         let handler = self.entry_handler();
-        // SAFETY: By the type invariant a function of this type. A node is the start of an instance with the client's data after
-        // it, which is this call's; the registers are this context's.
+        // SAFETY: By the type invariant a function of this type. A node is the start of an instance
+        // with the client's data after it, which belongs to this call; the registers belong to this
+        // context.
         let wants = handler.is_none_or(|f| unsafe { f(node.cast(), regs.as_ptr()) } == 0);
         match wants {
-            // SAFETY: Pushed above. The caller guarantees that these are the registers at the entry of a function: its return
-            // address is at the stack pointer.
+            // SAFETY: Pushed above. The caller guarantees that these are the registers at the entry
+            // of a function: its return address is at the stack pointer.
             true => unsafe { rethook::divert(node, regs.as_ptr()) },
-            // SAFETY: Pushed above, and what the handler has called since has returned.
+            // SAFETY: Pushed above, and all calls by the handler have returned.
             false => unsafe { rethook::pop(node) },
         }
     }
 
     #[inline(always)]
     fn miss(self) {
-        // SAFETY: By the type invariant it is there; everybody who changes this `int` does it at once.
+        // SAFETY: By the type invariant it is valid; all code changes this `int` atomically.
         unsafe { shared_word::increment(&raw mut (*self.0.as_ptr()).nmissed) };
     }
 }
 
-/// Whether a function does not return to who called it, on the same stack.
+/// Returns true if a function does not return to its caller on the same stack.
 pub fn returns_elsewhere(function: usize) -> bool {
     symbols::lookup_name(c"__switch_to") == Some(function)
 }

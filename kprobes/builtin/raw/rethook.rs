@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls whose return is diverted, in the place of the kernel's rethook: with its trampoline's name and structures, for
-//! the unwinder, the exit of tasks, and `<linux/kprobes.h>`; and with its functions, for others in the kernel (`exports.rs`).
+//! Calls with a diverted return, replacing the kernel's rethook. Keeps its trampoline's name and
+//! structures, for the unwinder, the exit of tasks, and `<linux/kprobes.h>`; and its functions, for
+//! other users in the kernel (`exports.rs`).
 //!
-//! A call's return address on the stack is exchanged for that of a trampoline, and kept in an instance that is pushed
-//! on a list of the task: a shadow stack, which the unwinder reads. Returning pops it and calls a handler. Instances
-//! come from a [`Pool`] that was filled before; all of this is in the kernel image, so that calls may return when the
-//! engine has gone.
+//! A trampoline's address replaces a call's return address on the stack. The original one is kept
+//! in an instance that is pushed on a list of the task: a shadow stack, which the unwinder reads.
+//! Returning pops the instance and calls a handler. Instances are from a preallocated [`Pool`]. All
+//! of this is in the kernel image, so that calls can return after the engine has been unloaded.
 //!
 //! Contexts: hooking and returning any with preemption off, NMI included.
 
@@ -36,7 +37,7 @@ fn trampoline() -> usize {
     arch_rethook_trampoline as unsafe extern "C" fn() as usize
 }
 
-/// The newest link of a task's shadow stack.
+/// Returns the newest link of a task's shadow stack.
 #[inline(always)]
 fn top_of(task: *mut bindings::task_struct) -> *mut *mut Link {
     task.wrapping_byte_add(bindings::FERRO_OFFSET_task_struct_rethooks as usize)
@@ -45,29 +46,31 @@ fn top_of(task: *mut bindings::task_struct) -> *mut *mut Link {
 
 #[inline(always)]
 fn current_top() -> *mut *mut Link {
-    // SAFETY: A per-CPU pointer, which is the running task's own wherever that runs.
+    // SAFETY: A per-CPU pointer, which is the running task's own on any CPU.
     top_of(unsafe { this_cpu!(load current_task) } as *mut bindings::task_struct)
 }
 
-/// The node that a link is part of.
+/// Returns the node that contains a link.
 #[inline(always)]
 fn node_of(link: *mut Link) -> *mut Node {
     link.wrapping_byte_sub(offset_of!(Node, link)).cast()
 }
 
-/// The node after the link that `from` points to which is for the frame, or NULL.
+/// Finds the first node for the frame after the link that `from` points to. Returns NULL without
+/// one.
 ///
 /// # Safety
 ///
-/// `from` is the top or a link of a shadow stack that nobody else changes.
+/// `from` is the top or a link of a shadow stack that no other code changes.
 #[inline(always)]
 unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
-    // SAFETY: The caller guarantees that it is a word of a shadow stack, which nobody else changes.
+    // SAFETY: The caller guarantees that it is a word of a shadow stack, which no other code
+    // changes.
     let mut link = unsafe { shared_word::load(from) };
     while !link.is_null() {
         let node = node_of(link);
-        // SAFETY: A link of the list is in a node, which stays as long as it is on the list: the caller guarantees that nobody takes
-        // it off.
+        // SAFETY: A link of the list is in a node, which stays as long as it is on the list: the
+        // caller guarantees that no code takes it off.
         unsafe {
             if (*node).frame == frame {
                 return node;
@@ -78,15 +81,16 @@ unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
     null_mut()
 }
 
-/// Gives the nodes back that are newer than `end`, a link of the list or its end.
+/// Gives back the nodes that are newer than `end`, a link of the list or its end.
 ///
 /// # Safety
 ///
-/// `top` is that of a shadow stack that nobody else changes. Preemption is off.
+/// `top` is the top of a shadow stack that no other code changes. Preemption is off.
 #[inline(always)]
 unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
-    // SAFETY: The caller guarantees that it is the top of a list which nobody else changes. A node on it is its task's until it is
-    // taken off, and then nobody's, so that it can be given back: preemption is off, and its link has been read.
+    // SAFETY: The caller guarantees that it is the top of a list which no other code changes. A
+    // node on the list belongs to its task until it is taken off, and then has no owner, so it can
+    // be given back: preemption is off, and its link has been read.
     unsafe {
         let mut link = *top;
         shared_word::store_release(top, end);
@@ -98,7 +102,8 @@ unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
     }
 }
 
-/// Whether what waits for calls can wait for one that begins here. Only where the configuration lets them begin anywhere else.
+/// Returns true if RCU is watching, so that waiting for calls includes one that begins here.
+/// Depends on the configuration: most allow no other calls.
 #[inline(always)]
 pub(crate) fn is_watched() -> bool {
     #[cfg(any(
@@ -114,45 +119,51 @@ pub(crate) fn is_watched() -> bool {
     true
 }
 
-/// Puts a node on the shadow stack of the running task, for no frame yet: it is given back when the task has ended, too.
+/// Pushes a node on the current task's shadow stack, without a frame yet. The exit of the task
+/// gives it back, too.
 ///
 /// # Safety
 ///
-/// `node` was taken from its pool, and is nobody else's.
+/// `node` was taken from its pool, and no other code has it.
 #[inline(always)]
 pub(crate) unsafe fn push(node: *mut Node) {
     let top = current_top();
-    // SAFETY: The caller guarantees that nobody else has the node. The list is the running task's, so that only NMIs and interrupts
-    // come between these stores, and leave it as it was when they return.
+    // SAFETY: The caller guarantees that no other code has the node. The list is the running
+    // task's, so only NMIs and interrupts run between these stores, and they leave the list
+    // unchanged when they return.
     unsafe {
-        // No word of a stack is there.
+        // Not the address of a stack word.
         (*node).frame = 0;
         (*node).link.0 = *top;
         shared_word::store_release(top, &raw mut (*node).link);
     }
 }
 
-/// Takes a node off again, and gives it back.
+/// Pops a node and gives it back.
 ///
 /// # Safety
 ///
-/// [`push`] has put `node` on this task's shadow stack, and all calls that have begun since have returned. Preemption is off.
+/// [`push`] has put `node` on this task's shadow stack, and all calls that have begun since have
+/// returned. Preemption is off.
 #[inline(always)]
 pub(crate) unsafe fn pop(node: *mut Node) {
-    // SAFETY: The caller guarantees that the node is on this task's list, and the newest there; that list nobody else changes.
+    // SAFETY: The caller guarantees that the node is on this task's list, and the newest there; no
+    // other code changes that list.
     unsafe { drop_until(current_top(), (*node).link.0) };
 }
 
-/// Diverts the return of a call that begins. `regs` are those at the entry of the function, or at its ftrace site: at
-/// the stack pointer is the return address.
+/// Diverts the return of a call that begins. `regs` are the registers at the entry of the function,
+/// or at its ftrace site: the return address is at the stack pointer.
 ///
 /// # Safety
 ///
-/// [`push`] has put `node` on the shadow stack. `regs` are of the function that `current` is about to execute.
+/// [`push`] has put `node` on the shadow stack. `regs` are the registers of the function that
+/// `current` is about to execute.
 #[inline(always)]
 pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller guarantees that the registers are of a function that is about to run, so that its return address is at the
-    // stack pointer, which this task alone uses; and that the node is on this task's shadow stack, where nobody else changes it.
+    // SAFETY: The caller guarantees that the registers are those of a function that is about to
+    // run, so that its return address is at the stack pointer, which this task alone uses; and that
+    // the node is on this task's shadow stack, where no other code changes it.
     unsafe {
         let frame = (*regs).sp;
         let slot = frame as *mut usize;
@@ -162,21 +173,22 @@ pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
         if ret_addr == trampoline() {
             share(node, frame);
         }
-        // The unwinder finds the node, complete, as soon as it finds the trampoline.
+        // The unwinder finds the complete node as soon as it finds the trampoline.
         shared_word::store_release(&raw mut (*node).frame, frame);
         slot.write_volatile(trampoline());
     }
 }
 
-/// The return of this call is diverted already: the real address is that of the older node.
+/// Takes over the original address from the older node of a call that is already diverted.
 ///
 /// # Safety
 ///
-/// `node` is on the running task's shadow stack, and nobody else changes that.
+/// `node` is on the running task's shadow stack, and no other code changes that.
 #[cold]
 #[link_section = ".kprobes.text"]
 unsafe fn share(node: *mut Node, frame: usize) {
-    // SAFETY: The caller guarantees that the node is on this task's list, which nobody else changes; what is found is on it, too.
+    // SAFETY: The caller guarantees that the node is on this task's list, which no other code
+    // changes; the node found is on it, too.
     unsafe {
         let older = find((&raw mut (*node).link).cast(), frame);
         if !older.is_null() {
@@ -186,20 +198,21 @@ unsafe fn share(node: *mut Node, frame: usize) {
     }
 }
 
-/// A function with a diverted return has returned. Behind the registers on the stack is where the address goes that `ret` is
-/// going to take.
+/// Handles a diverted return. The word after the registers on the stack receives the address that
+/// `ret` is going to take.
 ///
 /// # Safety
 ///
-/// `regs` are those of this return, in front of that word.
+/// `regs` are the registers of this return, in front of that word.
 #[inline(always)]
 pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
-    // Nodes stay as long as this lasts.
+    // Nodes stay until this is dropped.
     let preempt = PreemptOff::new();
     let top = current_top();
-    // SAFETY: The caller guarantees that they are the registers of this return, with room for a word after them: both are on this
-    // task's stack, and nobody else's. What is on the task's list stays there until `drop_until()` takes it off; each node has a
-    // call, and its pool stays as long. What runs is what ran before, once the handlers have returned.
+    // SAFETY: The caller guarantees that these are the registers of this return, with room for a
+    // word after them: both are on this task's stack, and no other code uses them. Nodes on the
+    // task's list stay there until `drop_until()` takes them off; each node has a call, and its
+    // pool stays as long. The running probe is restored after the handlers have returned.
     unsafe {
         let slot = regs.add(1).cast::<usize>();
         let frame = slot as usize;
@@ -226,9 +239,9 @@ pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
         }
         current_kprobe::set(interrupted);
 
-        // A stack trace needs one or the other all the time.
+        // A stack trace needs one or the other at all times.
         slot.write_volatile(ret_addr);
-        // Newer calls than this one which have not returned never will: this one's caller is going on.
+        // Newer calls that have not returned never will, because the caller of this one continues.
         drop_until(top, (*last).link.0);
     }
     drop(preempt);
@@ -239,23 +252,26 @@ fn lost() -> ! {
     panic!("kretprobes: nobody knows where a probed function returns to");
 }
 
-/// The real return address of the call whose diverted one is at `frame`, or 0. `cursor` is where the search goes on.
+/// Returns the original return address of the call with a diverted one at `frame`, or 0. `cursor`
+/// saves the position of the search.
 ///
 /// Context: any.
 ///
 /// # Safety
 ///
-/// `task` is `current` or does not run; `*cursor` is NULL or what an earlier call left there for the same task.
+/// `task` is `current` or does not run; `*cursor` is NULL, or the value that an earlier call stored
+/// there for the same task.
 #[inline(always)]
 pub(crate) unsafe fn return_address(
     task: *mut bindings::task_struct,
     frame: usize,
     cursor: *mut *mut bindings::llist_node,
 ) -> usize {
-    // SAFETY: A per-CPU pointer, which is the running task's own wherever that runs.
+    // SAFETY: A per-CPU pointer, which is the running task's own on any CPU.
     let is_current = task as usize == unsafe { this_cpu!(load current_task) };
-    // SAFETY: The caller guarantees that the task is there and that its list does not change: it is this context's, or does not run.
-    // `cursor` is not NULL where it is used, and its word is a link of that list, or NULL.
+    // SAFETY: The caller guarantees that the task is valid and that its list does not change: the
+    // task is this context's, or does not run. `cursor` is not NULL where it is used, and its word
+    // is a link of that list, or NULL.
     unsafe {
         let runs = (*task).__state == bindings::TASK_RUNNING;
         if cursor.is_null() || (runs && !is_current) {
@@ -274,13 +290,14 @@ pub(crate) unsafe fn return_address(
     }
 }
 
-/// A task is gone, and with it all calls that have not returned.
+/// Drops the unreturned calls of a dead task.
 ///
 /// # Safety
 ///
-/// `task` does not run any more.
+/// `task` never runs again.
 pub(crate) unsafe fn flush(task: *mut bindings::task_struct) {
     let _preempt = PreemptOff::new();
-    // SAFETY: The caller guarantees that the task does not run any more, so that nobody else changes its list.
+    // SAFETY: The caller guarantees that the task never runs again, so that no other code changes
+    // its list.
     unsafe { drop_until(top_of(task), null_mut()) };
 }

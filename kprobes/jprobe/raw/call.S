@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Calls a jprobe's handler as the probed function was called.
- */
+/* Calls a jprobe's handler with the arguments of the probed function. */
 #include <linux/linkage.h>
 #include <asm/nospec-branch.h>
 #include <asm/ptrace-abi.h>
@@ -11,7 +9,7 @@
 
 	.section .kprobes.text, "ax"
 
-/* Takes back what ferro_jprobe_call() pushed first, and returns from it. */
+/* Pops the registers that ferro_jprobe_call() has pushed first, and returns from it. */
 .macro leave_call
 	popq	%r15
 	popq	%r14
@@ -53,7 +51,7 @@ SYM_FUNC_START(ferro_jprobe_call)
 	leave_call
 SYM_FUNC_END(ferro_jprobe_call)
 
-/* void jprobe_return(void): as if the call above had returned. */
+/* void jprobe_return(void): returns as if the handler had returned. */
 SYM_CODE_START(jprobe_return)
 	UNWIND_HINT_FUNC
 	ENDBR

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The calls of jprobes' handlers that are going on, the innermost first, and what has to be put right when
- * jprobe_return() leaves the functions in between behind. Contexts: any in which the CPU is not left, NMI included.
+ * Running calls of jprobes' handlers, the innermost first, and the repairs needed when
+ * jprobe_return() skips the functions in between. Contexts: any that cannot change the CPU, NMI
+ * included.
  */
 #include <linux/bug.h>
 #include <linux/build_bug.h>
@@ -16,7 +17,7 @@
 
 static_assert(offsetof(struct ferro_jprobe_frame, sp) == FERRO_JPROBE_SP);
 static_assert(offsetof(struct ferro_jprobe_frame, stack) == FERRO_JPROBE_STACK);
-/* call.S passes so many */
+/* Number of words that call.S passes. */
 static_assert(FERRO_JPROBE_WORDS == 8);
 
 static DEFINE_PER_CPU(struct ferro_jprobe_frame *, frames);
@@ -44,13 +45,13 @@ __kprobes notrace struct ferro_jprobe_frame *ferro_jprobe_unwind(unsigned long s
 		      "jprobe_return() outside of a jprobe's handler"))
 		return NULL;
 #ifdef CONFIG_FUNCTION_GRAPH_TRACER
-	/* It would have the next function return where one of these should have. */
+	/* Otherwise the next function would return to the address of a skipped one. */
 	if (current->curr_ret_stack > frame->graph_stack) {
 		current->curr_ret_stack = frame->graph_stack;
 		current->curr_ret_depth = frame->graph_depth;
 	}
 #endif
-	/* Nobody will lift what was put around the variables of these functions. */
+	/* The skipped functions will not remove the KASAN red zones of their variables. */
 	ferro_kasan_unpoison((void *)sp, frame->sp - sp);
 	return frame;
 }

@@ -16,25 +16,25 @@
 
 struct pt_regs;
 
-/* A call of a jprobe's handler. */
+/* Call of a jprobe's handler. */
 struct ferro_jprobe_frame {
-	/* Where jprobe_return() takes the stack pointer back to. */
+	/* Stack pointer that jprobe_return() restores. */
 	unsigned long sp;
-	/* The arguments on the stack. */
+	/* Arguments on the stack. */
 	unsigned long stack[FERRO_JPROBE_WORDS];
-	/* The call that this one interrupted. */
+	/* Call that this one has interrupted. */
 	struct ferro_jprobe_frame *previous;
-	/* What the function graph tracer knows of the task's calls. */
+	/* State of the function graph tracer for this task. */
 	int graph_stack;
 	int graph_depth;
 };
 
-/* frame.c: around a handler, which jprobe_return() then ends. The CPU is not left. */
+/* In frame.c: enclose a handler that may end by jprobe_return(). The CPU does not change. */
 void ferro_jprobe_enter(struct ferro_jprobe_frame *frame);
 void ferro_jprobe_leave(struct ferro_jprobe_frame *frame);
-/* frame.c: the frame to which a jprobe_return() goes back whose stack pointer is @sp, or NULL. */
+/* In frame.c: returns the frame for a jprobe_return() with stack pointer @sp, or NULL. */
 struct ferro_jprobe_frame *ferro_jprobe_unwind(unsigned long sp);
-/* call.S: call @handler with the arguments of @regs and @frame. */
+/* In call.S: calls @handler with the arguments of @regs and @frame. */
 void ferro_jprobe_call(struct pt_regs *regs, void *handler, struct ferro_jprobe_frame *frame);
 
 #endif /* CONFIG_KPROBES */

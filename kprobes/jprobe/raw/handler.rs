@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The call of a jprobe's handler, by the pre handler of its kprobe.
+//! Call of a jprobe's handler, by the pre handler of its kprobe.
 //!
-//! Contexts: any in which the CPU is not left, NMI included.
+//! Contexts: any that cannot change the CPU, NMI included.
 
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -12,34 +12,36 @@ use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 
-/// The bytes of a word of the stack.
+/// Size of a stack word in bytes.
 const WORD: usize = size_of::<usize>();
 
-// `hit()` casts a pointer to one into a pointer to the other.
+// `hit()` casts a kprobe pointer to a jprobe pointer.
 static_assert!(offset_of!(bindings::jprobe, kp) == 0);
 
-/// The probed function has been called: the pre handler of the jprobe's kprobe.
+/// Pre handler of the jprobe's kprobe: calls the client's handler.
 ///
 /// # Safety
 ///
-/// `kprobe` begins a jprobe that is registered; `regs` are those of a probe.
+/// `kprobe` begins a registered jprobe; `regs` are the registers of a probe.
 #[link_section = ".kprobes.text"]
 pub(super) unsafe extern "C" fn hit(
     kprobe: *mut bindings::kprobe,
     regs: *mut bindings::pt_regs,
 ) -> c_int {
-    // SAFETY: The caller passes a kprobe that is registered, so it is there; the engine changes this word at once.
+    // SAFETY: The caller passes a registered kprobe, so it is valid; the engine changes this word
+    // in one store.
     let flags = unsafe { (&raw const (*kprobe).flags).read_volatile() };
     if flags & bindings::KPROBE_FLAG_ON_FUNC_ENTRY == 0 {
         return 0;
     }
-    // SAFETY: The kprobe begins a jprobe, as the caller guarantees, which is there while it is registered. The client may write the
-    // field, a word, at any time.
+    // SAFETY: The kprobe begins a jprobe, as the caller guarantees, which is valid while it is
+    // registered. The client may write the field, a word, at any time.
     let entry = unsafe { (&raw const (*kprobe.cast::<bindings::jprobe>()).entry).read_volatile() };
     if entry.is_null() {
         return 0;
     }
-    // SAFETY: The caller passes the registers of the probe that is hit, which are this call's until it returns.
+    // SAFETY: The caller passes the registers of the probe that is hit, which belong to this call
+    // until it returns.
     let sp = unsafe { (*regs).sp };
     let mut frame = bindings::ferro_jprobe_frame {
         sp: 0,
@@ -48,25 +50,27 @@ pub(super) unsafe extern "C" fn hit(
         graph_stack: 0,
         graph_depth: 0,
     };
-    // Above the return address.
+    // The arguments are above the return address.
     read_stack(sp.wrapping_add(WORD), &mut frame.stack);
-    // SAFETY: The frame stays in this function until `ferro_jprobe_leave()`, and a pre handler stays on its CPU.
+    // SAFETY: The frame stays in this function until `ferro_jprobe_leave()`, and a pre handler
+    // stays on its CPU.
     unsafe { bindings::ferro_jprobe_enter(&raw mut frame) };
-    // SAFETY: Not NULL, and by the rules of `register_jprobe()` a function with the parameters of the probed one, whose
-    // arguments `regs` and `frame` have. If it ends by `jprobe_return()`, that goes back to this frame, which is the innermost
-    // one, over frames of the handler only.
+    // SAFETY: Not NULL, and by the rules of `register_jprobe()` a function with the parameters of
+    // the probed one, whose arguments `regs` and `frame` have. If it ends by `jprobe_return()`,
+    // that returns to this frame, which is the innermost one, over frames of the handler only.
     unsafe { bindings::ferro_jprobe_call(regs, entry, &raw mut frame) };
-    // SAFETY: The frame was entered above, and those that were entered since have been left: handlers nest.
+    // SAFETY: The frame was entered above, and all frames entered since have been left: handlers
+    // nest.
     unsafe { bindings::ferro_jprobe_leave(&raw mut frame) };
     0
 }
 
-/// Reads words of a stack, which may end in between: what is not there stays as it is.
+/// Reads words of a stack. The stack may end in between; the words after its end stay as they are.
 #[inline(always)]
 fn read_stack(from: usize, words: &mut [usize]) {
     for (i, word) in words.iter_mut().enumerate() {
         let at = without_provenance(from.wrapping_add(i * WORD));
-        // Not read into the word itself, which a read that fails may overwrite.
+        // Not read into the word itself: a failed read may overwrite it.
         let mut value = 0usize;
         // SAFETY: The function takes any address as its source; the destination is a local word.
         if unsafe { bindings::copy_from_kernel_nofault((&raw mut value).cast(), at, WORD) } != 0 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The clients' structures, and the kprobes in them.
+//! Clients' structures, and the kprobes in them.
 //!
-//! A jprobe of a call of `<linux/jprobes.h>` is *claimed*, which makes its kprobe one of ours, and registered with the
-//! others of the call ([`Claims`], [`Registered`]). What is not registered in the end is put back as the client gave it.
+//! A call of `<linux/jprobes.h>` first *claims* each jprobe, which sets its kprobe's handler, and
+//! then registers all jprobes of the call ([`Claims`], [`Registered`]). Jprobes that are not
+//! registered in the end are restored to the client's values.
 //!
 //! Contexts: process, and sleeping.
 
@@ -19,67 +20,69 @@ use kernel::prelude::*;
 
 use super::handler::hit;
 
-/// What a client has put into the fields that registering changes.
+/// Client's values of the fields that registration changes.
 #[derive(Clone, Copy)]
 struct Given {
     address: *mut bindings::kprobe_opcode_t,
     flags: u32,
 }
 
-/// A client's `struct jprobe`, in a call of a function of `<linux/jprobes.h>`.
+/// Client's `struct jprobe`, in a call of a function of `<linux/jprobes.h>`.
 ///
 /// # Invariants
 ///
-/// It is there for `'a`. Nobody but this call, and the engine once its kprobe is registered, changes it meanwhile.
+/// Valid for `'a`. Only this call changes it for `'a`, and the engine while its kprobe is
+/// registered.
 #[derive(Clone, Copy)]
 pub(crate) struct Jprobe<'a>(NonNull<bindings::jprobe>, PhantomData<&'a bindings::jprobe>);
 
 impl<'a> Jprobe<'a> {
     fn kprobe(self) -> *mut bindings::kprobe {
-        // It begins with it, see `handler.rs`.
+        // A jprobe begins with its kprobe, see `handler.rs`.
         self.0.as_ptr().cast()
     }
 
     fn entry(self) -> *mut kernel::ffi::c_void {
-        // SAFETY: By the type invariant it is there; a word.
+        // SAFETY: By the type invariant it is valid; a word.
         unsafe { (&raw const (*self.0.as_ptr()).entry).read_volatile() }
     }
 
     fn flags(self) -> u32 {
-        // SAFETY: By the type invariant it is there; the engine changes this word at once.
+        // SAFETY: By the type invariant it is valid; the engine changes this word in one store.
         unsafe { (&raw const (*self.kprobe()).flags).read_volatile() }
     }
 
-    /// Whether it is registered, or about to be.
+    /// Returns true if it is registered, or about to be.
     pub(crate) fn is_claimed(self) -> bool {
-        // SAFETY: By the type invariant it is there; the engines do not write this field.
+        // SAFETY: By the type invariant it is valid; the engines do not write this field.
         let pre = unsafe { (*self.kprobe()).pre_handler };
         pre.is_some_and(|pre| pre as usize == hit as *const () as usize)
     }
 
-    /// Whether the client wants handlers of a kprobe, too.
+    /// Returns true if the client has set kprobe handlers, too.
     pub(crate) fn has_handlers(self) -> bool {
-        // SAFETY: By the type invariant it is there; the engines do not write this field.
+        // SAFETY: By the type invariant it is valid; the engines do not write this field.
         let pre = unsafe { (*self.kprobe()).pre_handler };
-        // SAFETY: By the type invariant it is there; the engines do not write this field.
+        // SAFETY: By the type invariant it is valid; the engines do not write this field.
         let post = unsafe { (*self.kprobe()).post_handler };
         pre.is_some() || post.is_some()
     }
 
-    /// Whether there is a handler.
+    /// Returns true if there is a handler.
     pub(crate) fn has_entry(self) -> bool {
         !self.entry().is_null()
     }
 
-    /// Whether the handler can be one.
+    /// Returns true if the handler is code.
     pub(crate) fn entry_is_text(self) -> bool {
         // SAFETY: Takes any address.
         unsafe { bindings::ferro_is_text(self.entry()) }
     }
 
-    /// Makes its kprobe ours.
+    /// Sets the kprobe's handler. Returns the client's values.
     fn claim(self) -> Given {
-        // SAFETY: By the type invariant it is there, and as it was not claimed, it is not registered: it is this call's alone.
+        // SAFETY: By the type invariant it is valid, and as it was not claimed, it is not
+        // registered: it belongs to this call alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = Some(hit);
         Given {
@@ -88,63 +91,68 @@ impl<'a> Jprobe<'a> {
         }
     }
 
-    /// Undoes [`Jprobe::claim`], for one that is not registered.
+    /// Undoes [`Jprobe::claim`] of an unregistered jprobe.
     fn give_back(self, given: Given) {
-        // SAFETY: By the type invariant it is there; it is not registered, so it is this call's alone.
+        // SAFETY: By the type invariant it is valid; it is not registered, so it belongs to this
+        // call alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = None;
         kprobe.addr = given.address;
         kprobe.flags = given.flags;
     }
 
-    /// The same for one that was registered in an earlier call.
+    /// Undoes the claim of an earlier call, after unregistering.
     fn release(self) {
-        // SAFETY: By the type invariant it is there; it is not registered any more, so it is this call's alone.
+        // SAFETY: By the type invariant it is valid; it is no longer registered, so it belongs to
+        // this call alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = None;
-        // The C engine leaves it there, and would take it for the client's.
+        // The C engine leaves the flag set, and would take it for the client's.
         kprobe.flags &= !bindings::KPROBE_FLAG_DISABLED;
     }
 
-    /// Where it was to be, for people.
+    /// Returns the place, for log messages.
     pub(crate) fn target(self) -> Target<'a> {
         Target(self)
     }
 }
 
-/// Where a jprobe was to be, for people.
+/// Place of a jprobe, for log messages.
 pub(crate) struct Target<'a>(Jprobe<'a>);
 
 impl fmt::Display for Target<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kprobe = self.0.kprobe();
-        // SAFETY: By the type invariant of `Jprobe` it is there; the engines do not write these fields.
+        // SAFETY: By the type invariant of `Jprobe` it is valid; the engines do not write these
+        // fields.
         let (name, offset) = unsafe { ((*kprobe).symbol_name, (*kprobe).offset) };
         if name.is_null() {
-            // Who reads the log is not to learn from it where the kernel lies.
+            // The log must not reveal kernel addresses.
             return f.write_str("an address");
         }
-        // SAFETY: By the rules of `register_jprobe()` the client's string, which stays as long as the structure.
+        // SAFETY: By the rules of `register_jprobe()` the client's string, which stays as long as
+        // the structure.
         let name = unsafe { CStr::from_char_ptr(name) };
         f.write_fmt(fmt!("{name}+{offset:#x}"))
     }
 }
 
-/// The jprobes of one call.
+/// Jprobes of one call.
 ///
 /// # Invariants
 ///
-/// The pointers are NULL, or to structures as [`Jprobe`] wants them.
+/// The pointers are NULL, or to structures that satisfy the invariants of [`Jprobe`].
 #[derive(Clone, Copy)]
 pub(crate) struct Batch<'a>(&'a [*mut bindings::jprobe]);
 
 impl<'a> Batch<'a> {
-    /// `None` unless it has a member.
+    /// Wraps the jprobes of a call. Returns `None` for an empty batch.
     ///
     /// # Safety
     ///
-    /// `jprobes` is NULL or has `count` pointers. Each is NULL, or a client's structure that is there for `'a`, that nobody
-    /// else changes meanwhile, and that stays where it is until it is unregistered if this call registers it.
+    /// `jprobes` is NULL or has `count` pointers. Each is NULL, or a client's structure that is
+    /// valid for `'a` and that no other code changes during it. A structure stays in place until it
+    /// is unregistered if this call registers it.
     pub(crate) unsafe fn new(jprobes: *mut *mut bindings::jprobe, count: c_int) -> Option<Self> {
         let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
         let first = NonNull::new(jprobes)?;
@@ -154,12 +162,12 @@ impl<'a> Batch<'a> {
         Some(Self(all))
     }
 
-    /// How many there are.
+    /// Returns the number of jprobes.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The jprobes; `None` for NULL.
+    /// Returns the jprobes; `None` for NULL.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Option<Jprobe<'a>>> + 'a {
         // INVARIANT: By the type invariant.
         let jprobe = |jprobe: &*mut bindings::jprobe| {
@@ -168,18 +176,18 @@ impl<'a> Batch<'a> {
         self.0.iter().map(jprobe)
     }
 
-    /// Unregisters those that are registered. No handler of theirs runs any more when this returns.
+    /// Unregisters the registered ones, and waits until none of their handlers runs.
     pub(crate) fn unregister(&self) {
         let registered = || self.iter().flatten().filter(|jprobe| jprobe.is_claimed());
         if registered().count() == self.len() {
-            // It came from one.
+            // The length was a `c_int`.
             let count = c_int::try_from(self.len()).unwrap_or(c_int::MAX);
-            // SAFETY: By the type invariant an array of `count` pointers to jprobes that are there, and a pointer to a jprobe
-            // is one to its kprobe. Neither engine writes to the array.
+            // SAFETY: By the type invariant an array of `count` pointers to valid jprobes, and a
+            // pointer to a jprobe is one to its kprobe. Neither engine writes to the array.
             unsafe { bindings::unregister_kprobes(self.0.as_ptr().cast_mut().cast(), count) };
         } else {
             for jprobe in registered() {
-                // SAFETY: By the type invariant it is there; an engine ignores what it does not know.
+                // SAFETY: By the type invariant it is valid; an engine ignores an unknown kprobe.
                 unsafe { bindings::unregister_kprobe(jprobe.kprobe()) };
             }
         }
@@ -187,18 +195,19 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Jprobes that are about to be registered. Dropping this puts them back as the client gave them.
+/// Jprobes that are about to be registered. Dropping this restores the client's values.
 ///
 /// # Invariants
 ///
-/// Those in `given` have been claimed by this and are not registered; `kprobes` are their kprobes, in the same order.
+/// Those in `given` have been claimed by this and are not registered; `kprobes` are their kprobes,
+/// in the same order.
 pub(crate) struct Claims<'a> {
     given: KVVec<(Jprobe<'a>, Given)>,
     kprobes: KVVec<*mut bindings::kprobe>,
 }
 
 impl<'a> Claims<'a> {
-    /// None yet, with room for `count`.
+    /// Makes an empty list with room for `count`.
     pub(crate) fn with_capacity(count: usize) -> Result<Self> {
         // INVARIANT: None.
         Ok(Self {
@@ -207,7 +216,8 @@ impl<'a> Claims<'a> {
         })
     }
 
-    /// Claims a jprobe. False if it is claimed already, has no handler, or one that is not code.
+    /// Claims a jprobe. Returns false if it is claimed already, or its handler is missing or not
+    /// code.
     pub(crate) fn add(&mut self, jprobe: Jprobe<'a>) -> Result<bool, AllocError> {
         if jprobe.is_claimed() || !jprobe.entry_is_text() {
             return Ok(false);
@@ -219,7 +229,7 @@ impl<'a> Claims<'a> {
         Ok(true)
     }
 
-    /// How many there are.
+    /// Returns the number of jprobes.
     pub(crate) fn len(&self) -> usize {
         self.given.len()
     }
@@ -227,11 +237,12 @@ impl<'a> Claims<'a> {
     /// Registers them, all or none.
     pub(crate) fn register(mut self) -> Result<Registered<'a>, (Self, Error)> {
         let count = c_int::try_from(self.kprobes.len()).unwrap_or(c_int::MAX);
-        // SAFETY: By the type invariant pointers to kprobes that are there and not registered, with a pre handler of its type.
-        // By the rules of `Batch::new()` they stay until they are unregistered.
+        // SAFETY: By the type invariant pointers to valid and unregistered kprobes, with a pre
+        // handler of its type. By the rules of `Batch::new()` they stay until they are
+        // unregistered.
         let result = unsafe { bindings::register_kprobes(self.kprobes.as_mut_ptr(), count) };
         match to_result(result) {
-            // INVARIANT: Just registered, and this gives up what it has claimed.
+            // INVARIANT: Just registered, and this gives up its claims.
             Ok(()) => Ok(Registered {
                 given: core::mem::take(&mut self.given),
                 kprobes: core::mem::take(&mut self.kprobes),
@@ -253,25 +264,25 @@ impl Drop for Claims<'_> {
 ///
 /// # Invariants
 ///
-/// As for [`Claims`], but they are registered.
+/// As for [`Claims`], except that they are registered.
 pub(crate) struct Registered<'a> {
     given: KVVec<(Jprobe<'a>, Given)>,
     kprobes: KVVec<*mut bindings::kprobe>,
 }
 
 impl<'a> Registered<'a> {
-    /// The first whose kprobe is not where the function's arguments are.
+    /// Returns the first jprobe whose kprobe is not at a function's entry, where the arguments are.
     pub(crate) fn first_not_at_entry(&self) -> Option<Jprobe<'a>> {
         let mut jprobes = self.given.iter().map(|(jprobe, _)| *jprobe);
         jprobes.find(|jprobe| jprobe.flags() & bindings::KPROBE_FLAG_ON_FUNC_ENTRY == 0)
     }
 
-    /// Unregisters them again, and puts them back as the client gave them.
+    /// Unregisters them and restores the client's values.
     pub(crate) fn undo(mut self) {
         let count = c_int::try_from(self.kprobes.len()).unwrap_or(c_int::MAX);
-        // SAFETY: By the type invariant `count` pointers to kprobes that are there.
+        // SAFETY: By the type invariant `count` pointers to valid kprobes.
         unsafe { bindings::unregister_kprobes(self.kprobes.as_mut_ptr(), count) };
-        // INVARIANT: They are claimed, and not registered any more.
+        // INVARIANT: They are claimed, and no longer registered.
         drop(Claims {
             given: self.given,
             kprobes: self.kprobes,

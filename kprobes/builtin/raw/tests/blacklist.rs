@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must not be probed.
+//! Tests of the blacklist.
 
 use kernel::prelude::*;
 
@@ -59,7 +59,7 @@ mod suite {
 
     #[test]
     fn what_is_added_is_forbidden_and_shown() -> Result {
-        // Nobody's probe may be there in any case.
+        // No probe may be there in any case.
         let addr = named(c"ferro_next_possible_cpu")?;
         let size = symbols::symbol_of(addr).ok_or(EINVAL)?.size;
         assert!(rule(addr).is_none());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Handlers at the entries of functions and at their returns.
+//! Tests of handlers at the entries of functions and at their returns.
 
 use kernel::prelude::*;
 
@@ -26,7 +26,7 @@ mod suite {
     use kernel::sync::atomic::Relaxed;
     use kernel::sync::rcu::synchronize_rcu;
 
-    /// A function of C that nobody calls by the way, and what it answers for these tests' arguments.
+    /// C function that only these tests call; it returns true for their argument.
     const PROBED: &CStr = c"ferro_cpu_possible";
 
     fn call() -> bool {
@@ -35,7 +35,7 @@ mod suite {
 
     fn site(name: &CStr) -> Result<usize> {
         let function = symbols::lookup_name(name).ok_or(ENOENT)?;
-        // Behind the landing pad, if there is one.
+        // After the landing pad, if there is one.
         let mut places = [function, function + 4].into_iter();
         places
             .find(|place| symbols::is_ftrace_site(*place))
@@ -56,7 +56,7 @@ mod suite {
     }
 
     static COUNT: FtraceOps<Count> =
-        // SAFETY: The handler changes no register, but by what the tests want.
+        // SAFETY: The handler changes no register, except as the tests expect.
         unsafe { FtraceOps::observing() };
 
     #[test]
@@ -108,7 +108,7 @@ mod suite {
     }
 
     static REDIRECT: FtraceOps<Redirect> =
-        // SAFETY: It goes on at a function of the same type as the one that is called.
+        // SAFETY: It continues at a function of the same type as the one that is called.
         unsafe { FtraceOps::modifying() };
 
     #[test]
@@ -117,26 +117,28 @@ mod suite {
         REDIRECT.add(&[site])?;
         let redirected = !call();
         REDIRECT.remove(&[site])?;
-        // Another one may modify where its anchor goes on.
+        // Another ops may modify where its anchor continues.
         REDIRECT.close();
         assert!(redirected && call());
         Ok(())
     }
 
-    /// What a client would have.
+    /// Structure of a client.
     struct Client(UnsafeCell<bindings::kretprobe>);
 
     // SAFETY: KUnit runs one test at a time.
     unsafe impl Sync for Client {}
 
     static CLIENT: Client = Client(UnsafeCell::new(
-        // SAFETY: A plain C structure, in which 0 and NULL are what a client leaves out.
+        // SAFETY: A plain C structure; 0 and NULL are the values of unset fields.
         unsafe { core::mem::zeroed() },
     ));
     static RETURNS: Atomic<usize> = Atomic::new(0);
 
     const MARK: usize = 0x7e57;
 
+    /// Writes the data of a call.
+    ///
     /// # Safety
     ///
     /// `instance` has room for a word of data.
@@ -144,11 +146,14 @@ mod suite {
         instance: *mut bindings::kretprobe_instance,
         _regs: *mut bindings::pt_regs,
     ) -> c_int {
-        // SAFETY: The caller guarantees that there is room for a word of data, which is this call's.
+        // SAFETY: The caller guarantees that there is room for a word of data, which belongs to
+        // this call.
         unsafe { (*instance).data.as_mut_ptr().cast::<usize>().write(MARK) };
         0
     }
 
+    /// Checks the data of a call.
+    ///
     /// # Safety
     ///
     /// `instance` is one that [`entered`] was called with.
@@ -165,7 +170,7 @@ mod suite {
     }
 
     fn client(maxactive: c_int) -> Result<Kretprobe<'static>> {
-        // SAFETY: Nobody else uses it.
+        // SAFETY: No other code uses it.
         let raw = unsafe { &mut *CLIENT.0.get() };
         raw.handler = Some(returned);
         raw.entry_handler = Some(entered);
@@ -176,7 +181,7 @@ mod suite {
     }
 
     fn missed() -> c_int {
-        // SAFETY: Nobody else uses it.
+        // SAFETY: No other code uses it.
         unsafe { (*CLIENT.0.get()).nmissed }
     }
 
@@ -195,7 +200,7 @@ mod suite {
     }
 
     static HOOK_RETURN: FtraceOps<HookReturn> =
-        // SAFETY: The handler changes no register, but by what the tests want.
+        // SAFETY: The handler changes no register, except as the tests expect.
         unsafe { FtraceOps::observing() };
 
     #[test]
@@ -205,7 +210,7 @@ mod suite {
         let before = RETURNS.load(Relaxed);
         let site = site(PROBED)?;
         HOOK_RETURN.add(&[site])?;
-        // One instance is enough, as it comes back each time.
+        // One instance is enough, as each return gives it back.
         let answers = [call(), call(), call()];
         HOOK_RETURN.remove(&[site])?;
         HOOK_RETURN.close();
@@ -218,7 +223,7 @@ mod suite {
 
     #[test]
     fn instances_are_limited_and_come_back() -> Result {
-        // More than a CPU has of its own, and than a word or a cache line has bits.
+        // More than a CPU's share, and more than the bits of a word and of a cache line.
         for count in [1, 2, 3, 64, 65, 1500] {
             let client = instance_pool::Client::Kretprobe(CLIENT.0.get());
             let pool = Pool::new(client, count, 24)?;
@@ -232,7 +237,8 @@ mod suite {
             }
             let size = size_of::<bindings::rethook_node>() + 24;
             let (all, none) = (taken.len(), node.is_null());
-            // SAFETY: Taken from the pool just now, and the last ones are given back when it is to go.
+            // SAFETY: Taken from the pool just now, and the last ones are given back while it is
+            // being freed.
             unsafe {
                 for node in taken.iter().take(count.div_ceil(2)) {
                     Pool::give_back(*node as *mut _);
@@ -266,7 +272,7 @@ mod suite {
         ] {
             let (share, shares) = instance_pool::shares(count, cpus);
             assert!((share, shares) == expected);
-            // All have a place, and no share is without one.
+            // All fit, and no share is empty.
             assert!(share * shares >= count && share * (shares - 1) < count);
         }
     }
@@ -289,7 +295,7 @@ mod suite {
         let kretprobe = client(0)?;
         kretprobe.alloc()?;
         kretprobe.free();
-        // SAFETY: Nobody else uses it.
+        // SAFETY: No other code uses it.
         let raw = unsafe { &mut *CLIENT.0.get() };
         assert!(raw.maxactive >= 10);
         raw.data_size = 4097;
@@ -297,10 +303,12 @@ mod suite {
         Ok(())
     }
 
-    /// What `rethook_alloc()` has made, and how often its handler was called as it has to be.
+    /// Result of `rethook_alloc()`, and the number of correct calls of its handler.
     static RETHOOK: Atomic<usize> = Atomic::new(0);
     static RETHOOKED: Atomic<usize> = Atomic::new(0);
 
+    /// Counts a call with the expected state.
+    ///
     /// # Safety
     ///
     /// `regs` are live.
@@ -310,7 +318,7 @@ mod suite {
         ret_addr: usize,
         regs: *mut bindings::pt_regs,
     ) {
-        // SAFETY: The caller guarantees that they are there.
+        // SAFETY: The caller guarantees that they are valid.
         let ip = unsafe { (*regs).ip };
         let running = current_kprobe::get() == current_kprobe::busy();
         if running && data.addr() == MARK && symbols::is_core_text(ip) && ip == ret_addr {
@@ -324,7 +332,8 @@ mod suite {
         fn call(_ip: usize, _parent_ip: usize, regs: &mut Regs) {
             let _preempt = PreemptOff::new();
             let rethook = core::ptr::with_exposed_provenance_mut(RETHOOK.load(Relaxed));
-            // SAFETY: The test has made it, and frees it when this is not called any more. The registers are those of this call.
+            // SAFETY: The test has made it, and frees it after the last call of this. The registers
+            // belong to this call.
             unsafe {
                 let node = bindings::rethook_try_get(rethook);
                 if !node.is_null() {
@@ -335,7 +344,7 @@ mod suite {
     }
 
     static HOOK_CALL: FtraceOps<HookCall> =
-        // SAFETY: The handler changes no register, but by what the tests want.
+        // SAFETY: The handler changes no register, except as the tests expect.
         unsafe { FtraceOps::observing() };
 
     #[test]
@@ -358,10 +367,10 @@ mod suite {
         let before = RETHOOKED.load(Relaxed);
         let site = site(PROBED)?;
         HOOK_CALL.add(&[site])?;
-        // One node is enough, as it comes back each time.
+        // One node is enough, as each return gives it back.
         let hooked = call() && call() && RETHOOKED.load(Relaxed) == before + 2;
         let preempt = PreemptOff::new();
-        // SAFETY: Just made; what is taken is given back.
+        // SAFETY: Just made; a node that is taken is given back.
         let (taken, other) = unsafe {
             let taken = bindings::rethook_try_get(rethook);
             let missed = call() && RETHOOKED.load(Relaxed) == before + 2;
@@ -373,14 +382,14 @@ mod suite {
         };
         drop(preempt);
         let again = call() && RETHOOKED.load(Relaxed) == before + 3;
-        // SAFETY: It is there.
+        // SAFETY: The rethook is valid.
         unsafe { bindings::rethook_stop(rethook) };
         let stopped = call() && RETHOOKED.load(Relaxed) == before + 3;
         HOOK_CALL.remove(&[site])?;
         HOOK_CALL.close();
-        // Who is in the handler yet has preemption off.
+        // Running handlers have preemption off.
         synchronize_rcu();
-        // SAFETY: Nobody uses it any more.
+        // SAFETY: No code uses it after the grace period.
         unsafe { bindings::rethook_free(rethook) };
         assert!(hooked && taken && !other && again && stopped);
         Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of what is in the image. They run at boot.
+//! KUnit tests of the code in the image. They run at boot.
 
 mod blacklist;
 mod calls;
