@@ -65,8 +65,8 @@ impl<'a> Builder<'a> {
         Self { filter, ..self }
     }
 
-    /// Adds functions whose names match a pattern. `*` is any text, `?` any character and `[a-z]` a
-    /// character of a range.
+    /// Adds functions with names that match a pattern. `*` is any text, `?` any character and
+    /// `[a-z]` a character of a range.
     pub fn globs(self, globs: &'a [&'a CStr]) -> Self {
         let filter = Filter {
             globs,
@@ -119,7 +119,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Registers a tracer whose type can be named. Each call costs one more indirect call.
+    /// Registers a tracer with a type that can be named. Each call costs one more indirect call.
     pub fn register_boxed<F>(self, handler: F) -> Result<Tracer, TraceError>
     where
         F: Fn(&FunctionCall<'_>) + Send + Sync + 'static,

@@ -55,7 +55,7 @@ pub struct TracerSet<T: Send + Sync + 'static, H: SetHandler<T> = BoxedSet<T>> {
 }
 
 impl<T: Send + Sync + 'static> TracerSet<T> {
-    /// Makes a set whose type can be named, like [`TracerSet::new`]. Each call costs one more
+    /// Makes a set with a type that can be named, like [`TracerSet::new`]. Each call costs one more
     /// indirect call.
     pub fn boxed<F>(handler: F) -> Result<Self, TraceError>
     where
@@ -94,7 +94,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> TracerSet<T, H> {
     /// handled before this returns.
     ///
     /// Context: process; sleeps. Errors: [`TraceError::NotFound`] for an address without a function
-    /// that ftrace can trace, [`TraceError::Twice`] for a function that is attached already,
+    /// that ftrace can trace, [`TraceError::Twice`] for one that is attached already,
     /// [`TraceError::ModuleGoes`] if the handler's module has been removed. On an error the values
     /// are dropped.
     pub fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {

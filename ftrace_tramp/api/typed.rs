@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracers of a single function, whose handler gets typed arguments.
+//! Tracers of a single function, with a handler that gets typed arguments.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;

@@ -2,7 +2,7 @@
 
 //! The file `control`: traces functions for a process until it closes the file.
 //!
-//! Contexts: process. Locks, outermost first: a session's state, `is_running`, those of ftrace.
+//! Contexts: process. Locks, outermost first: a session's state, `is_running`, ftrace's locks.
 #![deny(unsafe_code)]
 
 use ferro_core::function_command::Addresses;
@@ -125,7 +125,7 @@ impl Session {
     /// Executes a command line. On an error nothing has changed.
     ///
     /// Errors: -EINVAL for an unknown command, or one not allowed now; -ENOENT if ftrace traces no
-    /// function at an address; -EBUSY if another session is running; -E2BIG, -ENOMEM, and those of
+    /// function at an address; -EBUSY if another session is running; -E2BIG, -ENOMEM, and errors of
     /// registering.
     fn run(&self, line: &[u8]) -> Result {
         match Command::parse(line).ok_or(EINVAL)? {

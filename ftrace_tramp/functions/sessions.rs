@@ -94,7 +94,7 @@ pub(crate) enum Tracing {
 impl Tracing {
     /// Traces the functions at these addresses, without duplicates.
     ///
-    /// Errors: -ENOENT if ftrace does not trace one, and those of registering.
+    /// Errors: -ENOENT if ftrace does not trace one, and errors of registering.
     pub(crate) fn new(
         mode: Mode,
         addresses: &[usize],

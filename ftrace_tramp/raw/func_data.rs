@@ -60,7 +60,7 @@ impl DataChange<'_> {
     }
 
     fn raw(&self) -> &bindings::ftrace_data_change {
-        // SAFETY: By the type invariant it is valid, and no other code changes it for `'a`.
+        // SAFETY: Valid by the type invariant, and no other code changes it for `'a`.
         unsafe { self.0.as_ref() }
     }
 
@@ -80,8 +80,8 @@ impl DataChange<'_> {
     /// Returns the callback, and true if the callback gets all registers.
     fn callback(&self) -> (CallTarget, bool) {
         let ops = self.raw().ops;
-        // SAFETY: By the type invariant it is valid. The client changes neither field while the ops
-        // is in use.
+        // SAFETY: Valid by the type invariant. The client changes neither field while the ops is in
+        // use.
         let (func, flags) = unsafe { ((*ops).func, (*ops).flags) };
         let regs =
             bindings::FTRACE_OPS_FL_SAVE_REGS | bindings::FTRACE_OPS_FL_SAVE_REGS_IF_SUPPORTED;

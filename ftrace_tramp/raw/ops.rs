@@ -47,7 +47,7 @@ impl Ops<'_> {
     }
 
     fn flags(self) -> usize {
-        // SAFETY: By the type invariant it is valid, and no other code changes the flags.
+        // SAFETY: Valid by the type invariant, and no other code changes the flags.
         unsafe { (*self.0.as_ptr()).flags }
     }
 
@@ -68,14 +68,14 @@ impl Ops<'_> {
 
     /// Returns the address of its trampoline, regardless of its maker; 0 if it has none.
     pub(crate) fn trampoline(self) -> usize {
-        // SAFETY: By the type invariant it is valid, and no other code changes the field.
+        // SAFETY: Valid by the type invariant, and no other code changes the field.
         unsafe { (*self.0.as_ptr()).trampoline }
     }
 
     /// Returns the function that its trampoline has to call now. Context: `ftrace_lock` held, as
     /// when ftrace asks for a trampoline.
     pub(crate) fn function(self) -> CallTarget {
-        // SAFETY: By the type invariant it is valid. The state that the function reads changes with
+        // SAFETY: Valid by the type invariant. The state that the function reads changes with
         // `ftrace_lock` only.
         let function = unsafe { bindings::ferro_tramp_function(self.0.as_ptr()) };
         CallTarget::new(function as u64)
@@ -98,8 +98,8 @@ impl Ops<'_> {
     /// needs it.
     pub(super) unsafe fn set_trampoline(self, at: usize, len: usize) {
         let ops = self.0.as_ptr();
-        // SAFETY: By the type invariant it is valid, and no other code uses these fields. The
-        // caller guarantees the code at `at`.
+        // SAFETY: Valid by the type invariant, and no other code uses these fields. The caller
+        // guarantees the code at `at`.
         unsafe {
             (*ops).trampoline = at;
             (*ops).trampoline_size = len;
@@ -109,8 +109,8 @@ impl Ops<'_> {
 
     /// Detaches the trampoline; ftrace then uses its own code.
     pub(crate) fn clear_trampoline(self) {
-        // SAFETY: By the type invariant it is valid, and no other code uses the field. Without one
-        // ftrace uses its own code.
+        // SAFETY: Valid by the type invariant, and no other code uses the field. Without one ftrace
+        // uses its own code.
         unsafe { (*self.0.as_ptr()).trampoline = 0 };
     }
 }

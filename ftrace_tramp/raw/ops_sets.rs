@@ -76,7 +76,7 @@ impl SetChange<'_> {
     }
 
     fn get(&self) -> Change {
-        // SAFETY: By the type invariant it is valid, and no other code changes it for `'a`.
+        // SAFETY: Valid by the type invariant, and no other code changes it for `'a`.
         let raw = unsafe { self.0.as_ref() };
         let ops = raw.ops.expose_provenance();
         Change {
@@ -93,7 +93,7 @@ impl SetChange<'_> {
     }
 
     fn answer(self, set: u16) {
-        // SAFETY: By the type invariant it is valid, and the exit owns the field.
+        // SAFETY: Valid by the type invariant, and the exit owns the field.
         unsafe { (*self.0.as_ptr()).set = usize::from(set) };
     }
 }
@@ -141,7 +141,8 @@ impl Ftrace for Kernel {
         let but = but.map_or(core::ptr::null_mut(), raw_ops);
         let mut found = [core::ptr::null_mut(); MAX_MEMBERS];
         let most = u32::try_from(MAX_MEMBERS).unwrap_or_default();
-        // SAFETY: There is room for so many. This is used within `LiveSets::change()`, with `ftrace_lock`.
+        // SAFETY: There is room for so many. This is used within `LiveSets::change()`, with
+        // `ftrace_lock`.
         let count = unsafe { bindings::ferro_tramp_ops_of(ip, but, found.as_mut_ptr(), most) };
         let count = usize::try_from(count).ok()?;
         let found = found.map(|ops: *mut bindings::ftrace_ops| ops.expose_provenance());

@@ -44,7 +44,7 @@ pub(crate) struct Code {
 // SAFETY: `ops` is dereferenced only with proof that it is valid.
 unsafe impl Send for Code {}
 
-/// Returns the way in which code at this address has to return.
+/// Returns the kind of return that code at this address needs.
 fn ending_at(at: usize) -> Ending {
     // SAFETY: The function reads only the address's bits and the CPU's features.
     match unsafe { bindings::ferro_tramp_return_thunk(core::ptr::without_provenance_mut(at)) } {

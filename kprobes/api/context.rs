@@ -77,8 +77,9 @@ impl<'a> ProbeCtx<'a> {
         ProbeCtx::new(self.regs, self.ip)
     }
 
-    /// Returns the probe's address before an instruction and at the entry of a function, the next
-    /// instruction's address after an instruction, the return address at the return of a function.
+    /// Returns the probe's address before an instruction and at the entry of a function. Returns
+    /// the next instruction's address after an instruction, and the return address at the return of
+    /// a function.
     pub fn ip(&self) -> usize {
         self.ip
     }

@@ -137,8 +137,8 @@ impl<H: ProbeHandler> Probe<H> {
         probes.pop().ok_or(refusal.unwrap_or(ProbeError::Refused))
     }
 
-    /// Registers many probes in their order, faster than one by one, up to the first that is
-    /// refused. Returns the registered ones, and the error of the refused one.
+    /// Registers many probes in their order, faster than one by one, up to the first refusal.
+    /// Returns the registered ones and the refusal.
     ///
     /// Context: process; sleeps.
     pub fn register_all<'a>(

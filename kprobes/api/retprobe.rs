@@ -33,7 +33,8 @@ pub enum Keep {
 
 /// Handlers for the calls and returns of a function with a [`Retprobe`].
 ///
-/// Handlers of one probe may run on several CPUs at a time, but for one call one after the other.
+/// Handlers of one probe may run on several CPUs at a time. The handlers of one call run one after
+/// the other.
 #[vtable]
 pub trait RetprobeHandler: Send + Sync + Sized + 'static {
     /// Data kept from the entry to the return of each call, zero at first. At most 4096 bytes.
@@ -147,8 +148,8 @@ impl<H: RetprobeHandler> Retprobe<H> {
         RetBuilder::new()
     }
 
-    /// Registers many probes in their order, faster than one by one, up to the first that is
-    /// refused. Returns the registered ones, and the error of the refused one.
+    /// Registers many probes in their order, faster than one by one, up to the first refusal.
+    /// Returns the registered ones and the refusal.
     ///
     /// Context: process; sleeps.
     pub fn register_all<'a>(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Entry points for C: `<linux/rethook.h>`, whose `struct rethook` is a [`Pool`] here, and the
-//! queries of `<linux/kprobes.h>` that work with or without the engine. No Rust code imports this.
+//! Entry points for C: `<linux/rethook.h>`, with a [`Pool`] as `struct rethook`, and the queries of
+//! `<linux/kprobes.h>` that work with or without the engine. No Rust code imports this.
 //!
 //! Contexts: process for making and freeing, which sleep; any with preemption off for the rest of
 //! rethook, NMI included.
@@ -63,8 +63,8 @@ unsafe extern "C" fn rethook_alloc(
 /// `rh` is from [`rethook_alloc`], and has not been freed.
 #[export]
 unsafe extern "C" fn rethook_stop(rh: *mut bindings::rethook) {
-    // SAFETY: The caller guarantees that it is from `rethook_alloc()`, which returns a `Pool`, and
-    // is valid until it is freed.
+    // SAFETY: By the caller's guarantee from `rethook_alloc()`, which returns a `Pool`, and not
+    // freed yet.
     unsafe { (*rh.cast::<Pool>()).stop() };
 }
 
@@ -75,8 +75,8 @@ unsafe extern "C" fn rethook_stop(rh: *mut bindings::rethook) {
 /// As for [`rethook_stop`]; no code uses it after this, except contexts with preemption off.
 #[export]
 unsafe extern "C" fn rethook_free(rh: *mut bindings::rethook) {
-    // SAFETY: The caller guarantees that it is from `rethook_alloc()`, and so of `Pool::new()`, and
-    // that only contexts with preemption off may still have it.
+    // SAFETY: By the caller's guarantee from `rethook_alloc()`, and so from `Pool::new()`. Only
+    // contexts with preemption off may still have it.
     unsafe { Pool::free(rh.cast()) };
 }
 
@@ -90,9 +90,9 @@ unsafe extern "C" fn rethook_free(rh: *mut bindings::rethook) {
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_try_get(rh: *mut bindings::rethook) -> *mut bindings::rethook_node {
     let pool: *mut Pool = rh.cast();
-    // SAFETY: The caller guarantees that it is from `rethook_alloc()`, which returns a `Pool`, and
-    // has not been freed before this context began, in which preemption is off: the memory stays
-    // for an RCU grace period, and so for this context.
+    // SAFETY: By the caller's guarantee from `rethook_alloc()`, which returns a `Pool`, and not
+    // freed before this context began with preemption off: the memory stays for an RCU grace
+    // period, and so for this context.
     unsafe {
         match (*pool).has_stopped() || !rethook::is_watched() {
             true => null_mut(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes that user space adds and removes, and whose hits it reads from a fast relay channel.
+//! Probes that user space adds and removes; it reads their hits from a fast relay channel.
 //!
 //! debugfs `ferrotrace_kprobe_events/` has `probes`, `format`, `lost`, and the files of the
 //! channel. `probes` takes one command a line and lists the probes, `format` describes their

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values that a probe reads at a hit, and writes instead of the registers.
+//! Values that a probe reads at a hit, and records instead of the registers.
 //!
 //! Contexts: any, NMI included; making one process.
 #![deny(unsafe_code)]

@@ -311,8 +311,8 @@ impl Request<'_> {
     }
 }
 
-/// Registers requests of one form, up to the first that is refused, and returns its error. Appends
-/// the registered probes to `to`, which has room.
+/// Registers requests of one form, up to the first refusal, and returns its error. Appends the
+/// registered probes to `to`, which has room.
 fn points<H: ProbeHandler>(
     requests: KVVec<Request<'_>>,
     handler: impl Fn(Reader) -> H,
@@ -354,8 +354,8 @@ fn keep<P>(
 }
 
 impl Live {
-    /// Registers probes in their order, up to the first that is refused. Adjacent probes of one
-    /// form are registered at once. Returns the registered ones, and the error of the refused one.
+    /// Registers probes in their order, up to the first refusal. Adjacent probes of one form are
+    /// registered at once. Returns the registered ones and the refusal.
     pub(crate) fn register_all(
         requests: KVVec<Request<'_>>,
     ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {

@@ -3,7 +3,7 @@
 //! Registry of probes, and the debugfs files: `probes`, which adds and removes them, `format`,
 //! which describes their records, and `lost`.
 //!
-//! Contexts: process. Locks: the table's mutex, then those of the engine.
+//! Contexts: process. Locks: the table's mutex, then the engine's locks.
 #![deny(unsafe_code)]
 
 use core::cmp::Ordering;
@@ -195,7 +195,7 @@ impl Probes {
     /// wait for their handlers at once.
     ///
     /// Errors, of the first line: -EINVAL for an unknown command, -EEXIST, -ENOENT, -ENOMEM, -EPERM
-    /// if lockdown forbids a new probe, and those of registering.
+    /// if lockdown forbids a new probe, and errors of registering.
     fn run(&self, text: &[u8]) -> Result<usize> {
         let mut done = 0;
         match self.run_lines(text, &mut done) {
@@ -412,7 +412,7 @@ fn end_of(ends: &[usize], count: usize) -> Option<usize> {
     ends.get(count.checked_sub(1)?).copied()
 }
 
-/// Returns the name of the probe that a line removes, if it is such a line.
+/// Returns the name of the probe that a line removes, if any.
 fn removed(line: &[u8]) -> Option<&str> {
     match Command::parse(line)? {
         Command::Remove(name) => Some(name),
@@ -420,7 +420,7 @@ fn removed(line: &[u8]) -> Option<&str> {
     }
 }
 
-/// Returns the probe that a line adds, if it is such a line.
+/// Returns the probe that a line adds, if any.
 fn added(line: &[u8]) -> Option<New<'_>> {
     match Command::parse(line).filter(|_| line.len() <= LINE_MAX)? {
         Command::Add {

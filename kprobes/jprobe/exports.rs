@@ -19,7 +19,7 @@ use crate::register;
 #[export]
 unsafe extern "C" fn register_jprobe(jprobe: *mut bindings::jprobe) -> c_int {
     let mut jprobe = jprobe;
-    // SAFETY: An array of one, for which the caller guarantees the function's requirements.
+    // SAFETY: An array of one; the caller guarantees the function's requirements for it.
     unsafe { register_jprobes(&raw mut jprobe, 1) }
 }
 
@@ -47,7 +47,7 @@ unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count
 #[export]
 unsafe extern "C" fn unregister_jprobe(jprobe: *mut bindings::jprobe) {
     let mut jprobe = jprobe;
-    // SAFETY: An array of one, for which the caller guarantees the function's requirements.
+    // SAFETY: An array of one; the caller guarantees the function's requirements for it.
     unsafe { unregister_jprobes(&raw mut jprobe, 1) }
 }
 

@@ -25,7 +25,7 @@ impl Fregs {
         unsafe { &*fregs.cast() }
     }
 
-    /// Returns the registers of integer and pointer arguments, in order.
+    /// Returns the values of the registers that pass integers and pointers, in order.
     #[inline(always)]
     pub(crate) fn arguments(&self) -> [usize; REGISTER_ARGUMENTS] {
         let regs = &self.0;

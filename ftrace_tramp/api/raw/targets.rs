@@ -58,7 +58,8 @@ pub(crate) fn outer(value: i32) -> i32 {
 /// Returns the sum of all arguments, with `d`'s first character.
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn eight(a: i32, b: u8, c: bool, d: &CStr, e: i64, f: u16, g: isize, h: isize) -> isize {
-    // SAFETY: The function reads the first byte of `d`, which a string has, and touches no other memory.
+    // SAFETY: The function reads the first byte of `d`, which a string has, and touches no other
+    // memory.
     unsafe { ftrace_api_eight(a, b, c, d.as_char_ptr(), e, f, g, h) }
 }
 

@@ -2,8 +2,8 @@
 
 //! Tracers, registered at the C interface, and their callback.
 //!
-//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: that of the
-//! list of tracers, then those of ftrace.
+//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: `LIVE`, then
+//! ftrace's locks.
 
 use core::mem::ManuallyDrop;
 
@@ -151,8 +151,7 @@ impl Prepared {
         if !filter.addresses.is_empty() {
             let count = u32::try_from(filter.addresses.len()).map_err(|_| TraceError::NoMemory)?;
             let ips = filter.addresses.as_ptr().cast_mut();
-            // SAFETY: The ops is ours and not registered; ftrace only reads the addresses, of which
-            // there are `count`.
+            // SAFETY: The ops is ours and not registered; ftrace only reads the `count` addresses.
             let added =
                 to_result(unsafe { bindings::ftrace_set_filter_ips(self.0, ips, count, 0, 0) });
             added.map_err(not_found)?;
@@ -170,7 +169,8 @@ impl Prepared {
         let mut text = KVec::new();
         text.extend_from_slice(pattern.to_bytes_with_nul(), GFP_KERNEL)?;
         let len = i32::try_from(pattern.to_bytes().len()).map_err(|_| TraceError::BadPattern)?;
-        // SAFETY: The ops is ours and not registered; the text is a string of this length, and ours.
+        // SAFETY: The ops is ours and not registered; the text is a string of this length, and
+        // ours.
         let added =
             to_result(unsafe { bindings::ftrace_set_filter(self.0, text.as_mut_ptr(), len, 0) });
         added.map_err(not_found)
@@ -279,8 +279,8 @@ impl<H: TraceHandler> Drop for RawTracer<H> {
 ///
 /// # Safety
 ///
-/// `ops` is a field of a `Pinned<H>` that stays until this returns, and `fregs` are those of a
-/// call.
+/// `ops` is a field of a `Pinned<H>` that stays until this returns, and `fregs` are the registers
+/// of a call.
 unsafe extern "C" fn callback<H: TraceHandler>(
     ip: c_ulong,
     parent_ip: c_ulong,

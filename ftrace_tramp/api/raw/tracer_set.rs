@@ -2,8 +2,8 @@
 
 //! Sets of functions with data of their own, at the C interface, and their callback.
 //!
-//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: that of the
-//! list of tracers, then those of `data.c` and of ftrace.
+//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: the list of
+//! tracers, then the locks of `data.c` and of ftrace.
 
 use core::mem::offset_of;
 use core::mem::ManuallyDrop;
@@ -48,7 +48,8 @@ struct Node<T, H> {
     data: T,
 }
 
-// SAFETY: The handler is shared, and `Sync`; its box may be dropped by any thread, as both are `Send`.
+// SAFETY: The handler is shared, and `Sync`; its box may be dropped by any thread, as both are
+// `Send`.
 unsafe impl<T: Send, H: Send + Sync> Send for Node<T, H> {}
 
 /// Pinned parts of a set.
@@ -126,7 +127,8 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         })
     }
 
-    /// Ends the set, as `module_goes()` does when the handler's module is removed. Returns true if it was live.
+    /// Ends the set, as `module_goes()` does when the handler's module is removed. Returns true if
+    /// it was live.
     #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
     pub(crate) fn end(&self) -> bool {
         let ops = self.pinned.ops.get().cast();
@@ -234,7 +236,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> Drop for RawSet<T, H> {
 ///
 /// # Safety
 ///
-/// `node` is a `Node<T, H>` that stays until this returns, and `fregs` are those of a call.
+/// `node` is a `Node<T, H>` that stays until this returns, and `fregs` are the registers of a call.
 unsafe extern "C" fn callback<T: Send + Sync + 'static, H: SetHandler<T>>(
     ip: c_ulong,
     parent_ip: c_ulong,

@@ -82,8 +82,8 @@ mod suite {
         Ok(())
     }
 
-    /// A set whose handler's module has been removed is in no list: functions attached to it would
-    /// never be released.
+    /// After its handler's module has been removed, a set is in no list: functions attached to it
+    /// would never be released.
     #[test]
     fn nothing_is_attached_to_an_ended_set() -> Result {
         let notes = Notes::new()?;

@@ -44,7 +44,7 @@ unsafe impl<T: Timed> Sync for Timer<T> {}
 impl<T: Timed> Timer<T> {
     /// Times the functions at these addresses, without duplicates.
     ///
-    /// Errors: -ENOENT or -EINVAL if ftrace does not trace one, -E2BIG, -ENOMEM, and those of the
+    /// Errors: -ENOENT or -EINVAL if ftrace does not trace one, -E2BIG, -ENOMEM, and errors of the
     /// function graph.
     pub(crate) fn register(
         addresses: &[usize],
@@ -91,7 +91,8 @@ impl<T: Timed> Timer<T> {
         let field = Opaque::cast_from(probe).cast_mut();
         // SAFETY: The caller guarantees that it is this field of a `Self`.
         let this = unsafe { container_of!(field, Self, probe) };
-        // SAFETY: The caller guarantees that the `Self` stays for `'a`; `timed` is initialised before the probe is.
+        // SAFETY: The caller guarantees that the `Self` stays for `'a`; `timed` is initialised
+        // before the probe is.
         unsafe { &(*this).timed }
     }
 
@@ -150,8 +151,8 @@ impl<T: Timed> Timer<T> {
 #[pinned_drop]
 impl<T: Timed> PinnedDrop for Timer<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. The function waits until no handler runs,
-        // and returns after it call no handler. So the fields dropped after this are unused.
+        // SAFETY: Registered by the type invariant. The function waits until no handler runs, and
+        // returns after it call no handler. So the fields dropped after this are unused.
         unsafe { bindings::unregister_fprobe(self.probe.get()) };
     }
 }

@@ -34,7 +34,7 @@ impl IsRegistered {
 /// # Safety
 ///
 /// `in_engine()` is in `self`, and stays there. An engine may use the value of `fresh()` in that
-/// place, with everything that it points to, until the drop of `self`, which unregisters it if
+/// place, and everything that it points to, until the drop of `self`. The drop unregisters it if
 /// `is_registered()`. `register()` and `unregister()` are the functions of the C interface.
 pub(crate) unsafe trait InEngine: Send + Sync + 'static {
     /// Structure of the C interface.
@@ -80,8 +80,8 @@ impl<R: InEngine> Unregistered<R> {
     }
 }
 
-/// Registers probes in their order, up to the first that is refused, or that `prepared` has an
-/// error for. Returns the registered ones, wrapped by `wrap`, and the error of the refused one.
+/// Registers probes in their order, up to the first refusal, or that `prepared` has an error for.
+/// Returns the registered ones, wrapped by `wrap`, and the error of the refused one.
 ///
 /// Errors: no memory, and [`ProbeError::ModuleGoes`]; then none is registered. No lock joins the
 /// check of the module to the registration. Unloading waits for a module's code that can call this

@@ -56,6 +56,6 @@ impl Register {
 #[inline(always)]
 pub(crate) fn word(regs: &bindings::pt_regs, number: usize) -> usize {
     let regs = (&raw const *regs).cast::<usize>();
-    // SAFETY: Each offset in the table is that for a word in the structure.
+    // SAFETY: Each offset in the table is that of a word in the structure.
     unsafe { regs.byte_add(PLACES[number]).read() }
 }

@@ -59,16 +59,16 @@ impl<'a> Registered<'a> {
     }
 
     pub(crate) fn address(&self) -> usize {
-        // SAFETY: By the type invariant it is registered; an engine writes this word only while
+        // SAFETY: Registered by the type invariant; an engine writes this word only while
         // registering and unregistering.
         unsafe { (&raw const (*self.0.get()).addr).read_volatile() }.addr()
     }
 
     /// Returns the first byte of the original instruction, or `None` at an ftrace site.
     pub(crate) fn opcode(&self) -> Option<u8> {
-        // SAFETY: By the type invariant it is registered, and this bit stays constant while it is.
+        // SAFETY: Registered by the type invariant, and this bit stays constant while it is.
         let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
-        // SAFETY: By the type invariant it is registered; the engine writes this byte only while
+        // SAFETY: Registered by the type invariant; the engine writes this byte only while
         // registering and unregistering.
         let opcode = unsafe { (&raw const (*self.0.get()).opcode).read_volatile() };
         (flags & bindings::KPROBE_FLAG_FTRACE == 0).then_some(opcode)
@@ -76,29 +76,29 @@ impl<'a> Registered<'a> {
 
     /// Returns the address of the instruction's copy that the engine executes, or 0.
     pub(crate) fn copy(&self) -> usize {
-        // SAFETY: By the type invariant it is registered; an engine writes this word only while
+        // SAFETY: Registered by the type invariant; an engine writes this word only while
         // registering and unregistering.
         unsafe { (&raw const (*self.0.get()).ainsn.insn).read_volatile() }.addr()
     }
 
     pub(crate) fn missed(&self) -> usize {
-        // SAFETY: By the type invariant it is valid; the engine counts this word up, in one store.
+        // SAFETY: Valid by the type invariant; the engine counts this word up, in one store.
         unsafe { (&raw const (*self.0.get()).nmissed).read_volatile() }
     }
 
     pub(crate) fn is_armed(&self) -> bool {
-        // SAFETY: By the type invariant it is valid; the engine changes this word in one store.
+        // SAFETY: Valid by the type invariant; the engine changes this word in one store.
         let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
         flags & (bindings::KPROBE_FLAG_DISABLED | bindings::KPROBE_FLAG_GONE) == 0
     }
 
     pub(crate) fn arm(&self) -> Result {
-        // SAFETY: By the type invariant it is registered; the engine takes its lock for this.
+        // SAFETY: Registered by the type invariant; the engine takes its lock for this.
         to_result(unsafe { bindings::enable_kprobe(self.0.get()) })
     }
 
     pub(crate) fn disarm(&self) -> Result {
-        // SAFETY: By the type invariant it is registered; the engine takes its lock for this.
+        // SAFETY: Registered by the type invariant; the engine takes its lock for this.
         to_result(unsafe { bindings::disable_kprobe(self.0.get()) })
     }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code of the API that needs `unsafe`: registration at the C interface and its callbacks
-//! (`probe.rs`, `retprobe.rs`, and for both `kprobe.rs` and `batch.rs`), the registers of probed
-//! code (`regs.rs`, `gpr.rs`), kernel code (`code.rs`), and the permissions to change the behaviour
-//! of probed code (`modify_token.rs`) and to probe functions that ftrace cannot trace
-//! (`untraceable.rs`).
+//! Code of the API that needs `unsafe`. `probe.rs` and `retprobe.rs` register at the C interface
+//! and have its callbacks, with `kprobe.rs` and `batch.rs` for both. `regs.rs` and `gpr.rs` have
+//! the registers of probed code, `code.rs` has kernel code. `modify_token.rs` and `untraceable.rs`
+//! have the permissions to change probed code and to probe functions that ftrace cannot trace.
 
 pub(crate) mod batch;
 pub(crate) mod code;

@@ -70,8 +70,7 @@ impl<H: Callbacks> RawProbe<H> {
 
     /// Returns the registered kprobe.
     pub(crate) fn registered(&self) -> Registered<'_> {
-        // SAFETY: By the type invariant it is registered, until `drop()`, which this borrow
-        // precedes.
+        // SAFETY: Registered by the type invariant until `drop()`, which this borrow precedes.
         unsafe { Registered::new(&self.kprobe) }
     }
 
@@ -89,7 +88,8 @@ impl<H: Callbacks> RawProbe<H> {
         let field = Opaque::cast_from(kprobe).cast_mut();
         // SAFETY: The caller guarantees that it is this field of a `Self`.
         let this = unsafe { container_of!(field, Self, kprobe) };
-        // SAFETY: The caller guarantees that the `Self` stays for `'a`; its handler is initialised before the kprobe is.
+        // SAFETY: The caller guarantees that the `Self` stays for `'a`; its handler is initialised
+        // before the kprobe is.
         unsafe { &(*this).handler }
     }
 
@@ -186,8 +186,8 @@ unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
 impl<H: Callbacks> PinnedDrop for RawProbe<H> {
     fn drop(self: Pin<&mut Self>) {
         if self.is_registered.get() {
-            // SAFETY: By the type invariant it is registered. The function waits until no handler
-            // runs, so the fields dropped after this are unused.
+            // SAFETY: Registered by the type invariant. The function waits until no handler runs,
+            // so the fields dropped after this are unused.
             unsafe { bindings::unregister_kprobe(self.kprobe.get()) };
         }
     }

@@ -95,13 +95,13 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
 
     /// Returns the registered kprobe at the entry.
     pub(crate) fn registered(&self) -> Registered<'_> {
-        // SAFETY: The kretprobe is a field of `self`, so the kprobe is one, too; only its address is taken.
+        // SAFETY: The kretprobe is a field of `self`, so the kprobe is one, too; only its address
+        // is taken.
         let kprobe = unsafe { &raw const (*self.kretprobe.get()).kp };
         // SAFETY: It lives as long as `self`; `Opaque` leaves its layout as it is, and permits
         // writes by others.
         let kprobe = unsafe { &*Opaque::cast_from(kprobe) };
-        // SAFETY: By the type invariant it is registered, until `drop()`, which this borrow
-        // precedes.
+        // SAFETY: Registered by the type invariant until `drop()`, which this borrow precedes.
         unsafe { Registered::new(kprobe) }
     }
 
@@ -111,7 +111,7 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
 
     /// Returns the number of calls that were not followed because too many others were.
     pub(crate) fn missed(&self) -> usize {
-        // SAFETY: By the type invariant it is valid; the engine counts this word up, in one store.
+        // SAFETY: Valid by the type invariant; the engine counts this word up, in one store.
         let missed = unsafe { (&raw const (*self.kretprobe.get()).nmissed).read_volatile() };
         missed.try_into().unwrap_or(usize::MAX)
     }
@@ -123,7 +123,8 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     /// `instance` is one of a `Self` that is registered.
     #[inline]
     unsafe fn of_instance(instance: *mut bindings::kretprobe_instance) -> *const Self {
-        // SAFETY: The caller guarantees that it is an instance; an engine sets both pointers before it hands one out.
+        // SAFETY: The caller guarantees that it is an instance; an engine sets both pointers before
+        // it hands one out.
         let kretprobe = unsafe { (*(*instance).node.rethook).data };
         let field = Opaque::cast_from(kretprobe.cast::<bindings::kretprobe>()).cast_mut();
         // SAFETY: In both engines this is the kretprobe (`get_kretprobe()` reads it), a field of a
@@ -138,7 +139,8 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     /// As for [`Self::of_instance`].
     #[inline]
     unsafe fn data_of(instance: *mut bindings::kretprobe_instance) -> *mut H::Kept {
-        // SAFETY: The caller guarantees that it is an instance; only the address of its last field is taken.
+        // SAFETY: The caller guarantees that it is an instance; only the address of its last field
+        // is taken.
         unsafe { (&raw mut (*instance).data).cast() }
     }
 
@@ -162,8 +164,8 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         if !H::CALLS_ENTRY {
             return 0;
         }
-        // SAFETY: The handler is initialised before the kretprobe is registered, and dropped after it is unregistered, which
-        // waits for this call.
+        // SAFETY: The handler is initialised before the kretprobe is registered, and dropped after
+        // it is unregistered, which waits for this call.
         let handler = unsafe { &(*this).handler };
         // SAFETY: The kretprobe is registered, and no code writes this word while it is.
         let address = unsafe { (*(*this).kretprobe.get()).kp.addr }.addr();
@@ -189,8 +191,8 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     ) -> c_int {
         // SAFETY: The caller, the engine, passes an instance of the registered kretprobe.
         let this = unsafe { Self::of_instance(instance) };
-        // SAFETY: The handler is initialised before the kretprobe is registered, and dropped after it is unregistered, which
-        // waits for this call.
+        // SAFETY: The handler is initialised before the kretprobe is registered, and dropped after
+        // it is unregistered, which waits for this call.
         let handler = unsafe { &(*this).handler };
         // SAFETY: The instance belongs to this call, and its engine has noted the return address at
         // the entry.
@@ -254,9 +256,9 @@ unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
 impl<H: ReturnCallbacks> PinnedDrop for RawRetprobe<H> {
     fn drop(self: Pin<&mut Self>) {
         if self.is_registered.get() {
-            // SAFETY: By the type invariant it is registered. The function waits until no handler
-            // runs, and calls that return later do not access it. So the fields dropped after this
-            // are unused.
+            // SAFETY: Registered by the type invariant. The function waits until no handler runs,
+            // and calls that return later do not access it. So the fields dropped after this are
+            // unused.
             unsafe { bindings::unregister_kretprobe(self.kretprobe.get()) };
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Readable registers of probed code, of which handlers can change some.
+//! Readable registers of probed code; handlers can change some of them.
 //!
 //! Contexts: any, NMI included.
 

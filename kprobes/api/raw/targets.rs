@@ -44,13 +44,15 @@ pub(crate) fn next(value: i32) -> i32 {
 /// Returns the sum of all arguments, with `d`'s first character.
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn eight(a: i32, b: u8, c: bool, d: &CStr, e: i64, f: u16, g: isize, h: isize) -> isize {
-    // SAFETY: The function reads the first byte of `d`, which a string has, and touches no other memory.
+    // SAFETY: The function reads the first byte of `d`, which a string has, and touches no other
+    // memory.
     unsafe { kprobe_api_eight(a, b, c, d.as_char_ptr(), e, f, g, h) }
 }
 
 /// Returns `depth` after as many calls of itself, at most 100.
 pub(crate) fn depth(depth: i32) -> i32 {
-    // SAFETY: For a hundred calls of a function with one local variable any stack of the kernel has room.
+    // SAFETY: For a hundred calls of a function with one local variable any stack of the kernel has
+    // room.
     unsafe { kprobe_api_depth(depth.min(100)) }
 }
 

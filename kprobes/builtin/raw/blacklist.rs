@@ -179,7 +179,7 @@ pub(crate) fn add_area(start: usize, end: usize) -> Result {
     Ok(())
 }
 
-/// Removes the added areas with a start address for which `is_going` returns true.
+/// Removes the added areas if `is_going` returns true for their start address.
 pub(crate) fn forget(is_going: impl Fn(usize) -> bool) {
     while let Some(one) = take_off(&is_going) {
         synchronize_rcu();

@@ -28,7 +28,7 @@ pub fn busy() -> usize {
 #[inline(always)]
 pub fn get() -> usize {
     // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions. A caller
-    // that changes the CPU gets another CPU's value, which is a valid address, too.
+    // that migrates gets a stale value, but always one that was stored.
     unsafe { this_cpu!(load current_kprobe) }
 }
 
@@ -41,8 +41,8 @@ pub fn get() -> usize {
 /// have found.
 #[inline(always)]
 pub unsafe fn set(probe: usize) {
-    // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions; by the caller's guarantee to a `struct
-    // kprobe`, or NULL.
+    // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions; by the
+    // caller's guarantee to a `struct kprobe`, or NULL.
     unsafe { this_cpu!(store current_kprobe, probe) };
 }
 
@@ -60,7 +60,8 @@ pub fn clear() {
 /// The caller stays on this CPU.
 #[inline(always)]
 pub fn save_if(flag: usize) {
-    // SAFETY: A per-CPU word, which only this CPU accesses, in single instructions; it may have any value.
+    // SAFETY: A per-CPU word, which only this CPU accesses, in single instructions; it may have any
+    // value.
     unsafe { this_cpu!(store ferro_kprobe_saved_if, flag) };
 }
 

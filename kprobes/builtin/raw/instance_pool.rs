@@ -6,8 +6,8 @@
 //! Each CPU has a share of them, with a bit for each free one in words of its own cache line.
 //! Taking an instance and giving it back change one bit there atomically, so any context may
 //! interrupt them. A CPU without a free instance takes one of another share. With fewer instances
-//! than CPUs, several CPUs use one share: memory depends on the number of instances, not on that
-//! for possible CPUs.
+//! than CPUs, several CPUs use one share: memory depends on the number of instances, not on the
+//! number of possible CPUs.
 //!
 //! Contexts: taking and giving back any with preemption off, NMI included; making a pool process,
 //! sleeps.
@@ -396,9 +396,9 @@ impl Pool {
             return;
         };
         // SAFETY: `busy()`, or the address of a kretprobe, which begins with a kprobe. By the rules
-        // of `Kretprobe::new()` the client keeps the kretprobe until a grace period has passed
-        // since the handler was exchanged for 0, and so while preemption is off here.
-        // `has_returned()` then restores the earlier value.
+        // of `Kretprobe::new()` the client keeps it for a grace period after the handler was
+        // exchanged for 0, and so while preemption is off here. `has_returned()` then restores the
+        // earlier value.
         unsafe { current_kprobe::set(self.running) };
         // SAFETY: The function stays as long, too. The caller guarantees that a call owns the node,
         // which is the start of an instance, and that the registers are those at its return.
@@ -483,10 +483,10 @@ unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
 ///
 /// # Safety
 ///
-/// `work` belongs to a pool whose nodes are all back.
+/// `work` belongs to a pool with all nodes back.
 unsafe extern "C" fn all_returned(work: *mut bindings::irq_work) {
     let pool: *mut Pool = work.wrapping_byte_sub(offset_of!(Pool, work)).cast();
-    // SAFETY: The caller guarantees that the work belongs to a pool whose nodes are all back:
+    // SAFETY: The caller guarantees that the work belongs to a pool with all nodes back:
     // `stopped()` has already run, so its `rcu` is free, and no other code frees it.
     unsafe { bindings::call_rcu((*pool).rcu.get(), Some(free_now)) };
 }

@@ -67,21 +67,21 @@ impl Kretprobe<'_> {
     /// Reads a field, which the client may write at any time.
     #[inline(always)]
     fn get<T: Copy>(self, field: impl FnOnce(*const bindings::kretprobe) -> *const T) -> T {
-        // SAFETY: By the type invariant it is valid, and `field` makes the address of a field,
-        // which is a word or less.
+        // SAFETY: Valid by the type invariant, and `field` makes the address of a field, which is a
+        // word or less.
         unsafe { field(self.0.as_ptr()).read_volatile() }
     }
 
     /// Returns the handler at the entry, if any.
     #[inline(always)]
     fn entry_handler(self) -> bindings::kretprobe_handler_t {
-        // SAFETY: By the type invariant it is valid; only an address is made.
+        // SAFETY: Valid by the type invariant; only an address is made.
         self.get(|k| unsafe { &raw const (*k).entry_handler })
     }
 
     /// Returns the addresses of the client's handlers; 0 for a missing one.
     pub fn handlers(self) -> [usize; 2] {
-        // SAFETY: By the type invariant it is valid; only an address is made.
+        // SAFETY: Valid by the type invariant; only an address is made.
         let returned = self.get(|k| unsafe { &raw const (*k).handler });
         [
             self.entry_handler().map_or(0, |f| f as usize),
@@ -94,9 +94,9 @@ impl Kretprobe<'_> {
     /// Context: process; sleeps. Errors: -E2BIG if the client's data is too large, -ENOMEM.
     pub fn alloc(self) -> Result {
         let raw = self.0.as_ptr();
-        // SAFETY: By the type invariant it is valid; only an address is made.
+        // SAFETY: Valid by the type invariant; only an address is made.
         let data_size = self.get(|k| unsafe { &raw const (*k).data_size });
-        // SAFETY: By the type invariant it is valid; only an address is made.
+        // SAFETY: Valid by the type invariant; only an address is made.
         let mut maxactive = self.get(|k| unsafe { &raw const (*k).maxactive });
         if data_size > bindings::KRETPROBE_MAX_DATA_SIZE as usize {
             return Err(E2BIG);
@@ -106,7 +106,7 @@ impl Kretprobe<'_> {
             maxactive = c_int::try_from(twice.max(10)).map_err(|_| EINVAL)?;
         }
         let pool = Pool::new(Client::Kretprobe(raw), maxactive as usize, data_size)?;
-        // SAFETY: By the type invariant it is valid; single words.
+        // SAFETY: Valid by the type invariant; single words.
         unsafe {
             shared_word::store_release(&raw mut (*raw).rh, pool.cast());
             (&raw mut (*raw).maxactive).write_volatile(maxactive);
@@ -118,8 +118,7 @@ impl Kretprobe<'_> {
     /// Frees the instances, those of running calls when they return. The handler is not called
     /// after an RCU grace period.
     pub fn free(self) {
-        // SAFETY: By the type invariant it is valid; this field is changed in stores of single
-        // words.
+        // SAFETY: Valid by the type invariant; this field is changed in stores of single words.
         let pool =
             unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).rh) }.xchg(null_mut(), Full);
         if !pool.is_null() {
@@ -155,8 +154,8 @@ impl Kretprobe<'_> {
         if node.is_null() {
             return self.miss();
         }
-        // The task owns the node from here on: if it dies in the client's handler, its exit gives
-        // the node back.
+        // The task owns the node after this: if it dies in the client's handler, its exit gives the
+        // node back.
         // SAFETY: The node was just taken from its pool, and no other code has it.
         unsafe { rethook::push(node) };
         let handler = self.entry_handler();
@@ -175,7 +174,7 @@ impl Kretprobe<'_> {
 
     #[inline(always)]
     fn miss(self) {
-        // SAFETY: By the type invariant it is valid; all code changes this `int` atomically.
+        // SAFETY: Valid by the type invariant; all code changes this `int` atomically.
         unsafe { shared_word::increment(&raw mut (*self.0.as_ptr()).nmissed) };
     }
 }

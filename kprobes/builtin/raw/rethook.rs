@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls with a diverted return, replacing the kernel's rethook. Keeps its trampoline's name and
-//! structures, for the unwinder, the exit of tasks, and `<linux/kprobes.h>`; and its functions, for
-//! other users in the kernel (`exports.rs`).
+//! Calls with a diverted return, in place of the kernel's rethook. The trampoline's name and the
+//! structures are rethook's, for the unwinder, the exit of tasks, and `<linux/kprobes.h>`. So are
+//! the functions, for other users in the kernel (`exports.rs`).
 //!
 //! A trampoline's address replaces a call's return address on the stack. The original one is kept
 //! in an instance that is pushed on a list of the task: a shadow stack, which the unwinder reads.
@@ -103,7 +103,7 @@ unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
 }
 
 /// Returns true if RCU is watching, so that waiting for calls includes one that begins here.
-/// Depends on the configuration: most allow no other calls.
+/// Constant in configurations where no other calls can begin.
 #[inline(always)]
 pub(crate) fn is_watched() -> bool {
     #[cfg(any(
@@ -162,8 +162,8 @@ pub(crate) unsafe fn pop(node: *mut Node) {
 #[inline(always)]
 pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
     // SAFETY: The caller guarantees that the registers are those of a function that is about to
-    // run, so that its return address is at the stack pointer, which this task alone uses; and that
-    // the node is on this task's shadow stack, where no other code changes it.
+    // run. So its return address is at the stack pointer, which this task alone uses. The caller
+    // also guarantees that the node is on this task's shadow stack, which no other code changes.
     unsafe {
         let frame = (*regs).sp;
         let slot = frame as *mut usize;

@@ -56,8 +56,8 @@ pub(super) unsafe extern "C" fn hit(
     // stays on its CPU.
     unsafe { bindings::ferro_jprobe_enter(&raw mut frame) };
     // SAFETY: Not NULL, and by the rules of `register_jprobe()` a function with the parameters of
-    // the probed one, whose arguments `regs` and `frame` have. If it ends by `jprobe_return()`,
-    // that returns to this frame, which is the innermost one, over frames of the handler only.
+    // the probed one; `regs` and `frame` have the arguments. If it ends by `jprobe_return()`, that
+    // returns to this frame, which is the innermost one, over frames of the handler only.
     unsafe { bindings::ferro_jprobe_call(regs, entry, &raw mut frame) };
     // SAFETY: The frame was entered above, and all frames entered since have been left: handlers
     // nest.

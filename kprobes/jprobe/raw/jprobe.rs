@@ -43,27 +43,27 @@ impl<'a> Jprobe<'a> {
     }
 
     fn entry(self) -> *mut kernel::ffi::c_void {
-        // SAFETY: By the type invariant it is valid; a word.
+        // SAFETY: Valid by the type invariant; a word.
         unsafe { (&raw const (*self.0.as_ptr()).entry).read_volatile() }
     }
 
     fn flags(self) -> u32 {
-        // SAFETY: By the type invariant it is valid; the engine changes this word in one store.
+        // SAFETY: Valid by the type invariant; the engine changes this word in one store.
         unsafe { (&raw const (*self.kprobe()).flags).read_volatile() }
     }
 
-    /// Returns true if it is registered, or about to be.
+    /// Returns true if this is registered, or about to be.
     pub(crate) fn is_claimed(self) -> bool {
-        // SAFETY: By the type invariant it is valid; the engines do not write this field.
+        // SAFETY: Valid by the type invariant; the engines do not write this field.
         let pre = unsafe { (*self.kprobe()).pre_handler };
         pre.is_some_and(|pre| pre as usize == hit as *const () as usize)
     }
 
     /// Returns true if the client has set kprobe handlers, too.
     pub(crate) fn has_handlers(self) -> bool {
-        // SAFETY: By the type invariant it is valid; the engines do not write this field.
+        // SAFETY: Valid by the type invariant; the engines do not write this field.
         let pre = unsafe { (*self.kprobe()).pre_handler };
-        // SAFETY: By the type invariant it is valid; the engines do not write this field.
+        // SAFETY: Valid by the type invariant; the engines do not write this field.
         let post = unsafe { (*self.kprobe()).post_handler };
         pre.is_some() || post.is_some()
     }
@@ -81,8 +81,8 @@ impl<'a> Jprobe<'a> {
 
     /// Sets the kprobe's handler. Returns the client's values.
     fn claim(self) -> Given {
-        // SAFETY: By the type invariant it is valid, and as it was not claimed, it is not
-        // registered: it belongs to this call alone.
+        // SAFETY: Valid by the type invariant, and as it was not claimed, it is not registered: it
+        // belongs to this call alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = Some(hit);
         Given {
@@ -93,8 +93,8 @@ impl<'a> Jprobe<'a> {
 
     /// Undoes [`Jprobe::claim`] of an unregistered jprobe.
     fn give_back(self, given: Given) {
-        // SAFETY: By the type invariant it is valid; it is not registered, so it belongs to this
-        // call alone.
+        // SAFETY: Valid by the type invariant; it is not registered, so it belongs to this call
+        // alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = None;
         kprobe.addr = given.address;
@@ -103,8 +103,8 @@ impl<'a> Jprobe<'a> {
 
     /// Undoes the claim of an earlier call, after unregistering.
     fn release(self) {
-        // SAFETY: By the type invariant it is valid; it is no longer registered, so it belongs to
-        // this call alone.
+        // SAFETY: Valid by the type invariant; it is no longer registered, so it belongs to this
+        // call alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = None;
         // The C engine leaves the flag set, and would take it for the client's.
@@ -123,8 +123,7 @@ pub(crate) struct Target<'a>(Jprobe<'a>);
 impl fmt::Display for Target<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kprobe = self.0.kprobe();
-        // SAFETY: By the type invariant of `Jprobe` it is valid; the engines do not write these
-        // fields.
+        // SAFETY: Valid by the type invariant of `Jprobe`; the engines do not write these fields.
         let (name, offset) = unsafe { ((*kprobe).symbol_name, (*kprobe).offset) };
         if name.is_null() {
             // The log must not reveal kernel addresses.
@@ -187,7 +186,7 @@ impl<'a> Batch<'a> {
             unsafe { bindings::unregister_kprobes(self.0.as_ptr().cast_mut().cast(), count) };
         } else {
             for jprobe in registered() {
-                // SAFETY: By the type invariant it is valid; an engine ignores an unknown kprobe.
+                // SAFETY: Valid by the type invariant; an engine ignores an unknown kprobe.
                 unsafe { bindings::unregister_kprobe(jprobe.kprobe()) };
             }
         }
@@ -271,7 +270,8 @@ pub(crate) struct Registered<'a> {
 }
 
 impl<'a> Registered<'a> {
-    /// Returns the first jprobe whose kprobe is not at a function's entry, where the arguments are.
+    /// Returns the first jprobe with a kprobe elsewhere than at a function's entry, where the
+    /// arguments are.
     pub(crate) fn first_not_at_entry(&self) -> Option<Jprobe<'a>> {
         let mut jprobes = self.given.iter().map(|(jprobe, _)| *jprobe);
         jprobes.find(|jprobe| jprobe.flags() & bindings::KPROBE_FLAG_ON_FUNC_ENTRY == 0)

@@ -161,7 +161,8 @@ mod suite {
         instance: *mut bindings::kretprobe_instance,
         _regs: *mut bindings::pt_regs,
     ) -> c_int {
-        // SAFETY: The caller guarantees that there is a word of data, which `entered()` has written for this call.
+        // SAFETY: The caller guarantees that there is a word of data, which `entered()` has written
+        // for this call.
         let mark = unsafe { (*instance).data.as_ptr().cast::<usize>().read() };
         if mark == MARK && current_kprobe::get() == CLIENT.0.get().addr() {
             RETURNS.fetch_add(1, Relaxed);
