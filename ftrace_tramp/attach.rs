@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attaching the engine to the kernel's hook points.
+//! Attachment of the engine to the kernel's hook points.
 //!
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]

@@ -12,7 +12,7 @@
 //! waits until no handler runs. In contexts that must not sleep, as in a handler, a work item
 //! unregisters it.
 //!
-//! # What a handler may do
+//! # Rules for handlers
 //!
 //! Handlers run wherever traced functions are called: with preemption off, in interrupts and NMIs
 //! too, and with any locks that the caller holds. RCU is watching; calls from code where RCU is not
@@ -24,11 +24,11 @@
 //!
 //! Handlers read registers and do not change them: use a probe (`ferro_kprobe`) for that.
 //!
-//! # What cannot be enforced
+//! # Limits
 //!
-//! - The rules above for the other code of handlers.
-//! - A defect that ftrace has found (a warning in the log). A tracer dropped after that stays in
-//!   memory, but the code of its handler is freed with its module.
+//! - The API does not check the rules above for the other code of handlers.
+//! - After ftrace has found a defect (a warning in the log), a dropped tracer stays in memory, but
+//!   the code of its handler is freed with its module.
 //! - If memory is short during the lookup of a pattern, ftrace leaves out functions without an
 //!   error. For names and addresses it takes all or none.
 //!

@@ -36,8 +36,8 @@ pub(crate) fn register(
     free: fn(Ops<'_>) -> bool,
 ) -> Result<(Registered<TrampolineUpdate>, Registered<TrampolineFree>), ferro_gkhi::Error> {
     // SAFETY: The exit stores in an ops only the result of `Code::attach()`. The hook passes an ops
-    // that is valid until the exit returns. It holds `ftrace_lock`, without which the trampoline of
-    // an ops never changes.
+    // valid until the exit returns. It holds `ftrace_lock`, without which the trampoline of an ops
+    // never changes.
     let update = unsafe {
         Registered::<TrampolineUpdate>::builder(name)
             .disarmed()
@@ -46,8 +46,8 @@ pub(crate) fn register(
             })
     }?;
     // SAFETY: The exit removes the trampoline that `Code::attach()` has stored. The hook passes
-    // NULL or an ops that is valid until the exit returns. The ops is unused: no longer registered,
-    // or never registered.
+    // NULL or an ops valid until the exit returns. The ops is unused: no longer registered, or
+    // never registered.
     let free = unsafe {
         Registered::<TrampolineFree>::builder(name)
             .disarmed()
@@ -69,8 +69,8 @@ pub(crate) fn register_sets(
     step: fn(Step<'_>),
 ) -> Result<SetExits, ferro_gkhi::Error> {
     // SAFETY: An exit answers with a number of `LiveSets`, which has the trampoline for the ops of
-    // that function. The hook passes a change that is valid until the exit returns, with
-    // `ftrace_lock` held.
+    // that function. The hook passes a change valid until the exit returns, with `ftrace_lock`
+    // held.
     let set = unsafe {
         Registered::<TrampolineSet>::builder(name)
             .disarmed()
@@ -96,7 +96,7 @@ pub(crate) fn register_data(
     change: fn(DataChange<'_>),
 ) -> Result<Registered<TrampolineData>, ferro_gkhi::Error> {
     // SAFETY: The exit stores in the entries only stubs of `DataOps`, each for its entry's data.
-    // The hook passes a change that is valid until the exit returns, with `ftrace_lock` held.
+    // The hook passes a change valid until the exit returns, with `ftrace_lock` held.
     unsafe {
         Registered::<TrampolineData>::builder(name)
             .disarmed()

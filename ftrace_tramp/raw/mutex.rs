@@ -2,8 +2,8 @@
 
 //! The engine's mutex, defined in `builtin.c`.
 //!
-//! Contexts: process; sleeps. Locks, outermost first: the mutex of
-//! [`DataLock`](super::func_data::DataLock), `ftrace_lock`, this, the pool's locks, `text_mutex`.
+//! Contexts: process; sleeps. Locks, outermost first: the mutex of `DataLock`, then `ftrace_lock`,
+//! this, the pool's locks, `text_mutex`.
 
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;

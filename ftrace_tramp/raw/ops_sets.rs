@@ -261,7 +261,7 @@ impl LiveSets {
         let (mut saves_regs, mut direct, mut own) = (false, false, 0);
         for (raw, address) in raw.iter_mut().zip(members.as_slice()) {
             *raw = raw_ops(*address);
-            // SAFETY: It is a member of a set in use: an ops that is registered, and stays so with
+            // SAFETY: A member of a set in use: a registered ops, which stays so with
             // `ftrace_lock`.
             if let Some(ops) = unsafe { Ops::new(*raw) } {
                 saves_regs |= ops.saves_regs();

@@ -11,7 +11,7 @@
 //! waits until no handler runs. In contexts that must not sleep, as in a handler, a work item
 //! unregisters it.
 //!
-//! # What a handler may do
+//! # Rules for handlers
 //!
 //! Handlers run with preemption off, mostly with interrupts off, and possibly in an NMI, with any
 //! locks that the probed code holds. A handler has `&self` and a [`ProbeCtx`]. Neither offers
@@ -29,14 +29,14 @@
 //! trace, as the kernel's own events do. These include the code that a tracer executes for each
 //! function. [`Untraceable`] permits them; only `unsafe` code can make it.
 //!
-//! # What cannot be enforced
+//! # Limits
 //!
-//! - The rules above for the other code of handlers.
+//! - The API does not check the rules above for the other code of handlers.
 //! - With the C engine, a probe has to be dropped before its module is unloaded. So keep the value
 //!   in the module's state. Leaking it (`KBox::leak()`, `mem::forget()`) leaves pointers to freed
 //!   handlers. The Rust engine unregisters such a probe when the module is unloaded.
-//! - The cost of a probe: a handler that prints should not probe a function that the console or the
-//!   scheduler calls.
+//! - The API does not weigh the cost of a probe: a handler that prints should not probe a function
+//!   that the console or the scheduler calls.
 //!
 //! # Examples
 //!

@@ -43,7 +43,7 @@ unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count
 ///
 /// # Safety
 ///
-/// `jprobe` is NULL, or a structure that is valid until this returns.
+/// `jprobe` is NULL, or a structure valid until this returns.
 #[export]
 unsafe extern "C" fn unregister_jprobe(jprobe: *mut bindings::jprobe) {
     let mut jprobe = jprobe;

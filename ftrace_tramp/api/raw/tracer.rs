@@ -234,7 +234,7 @@ impl<H: TraceHandler> RawTracer<H> {
         };
         let mut live = entry.lock_list()?;
         // SAFETY: The ops is initialised and stays in place until `drop()` has unregistered it, or
-        // forever. The callback takes it for a field of a `Pinned<H>`, which it is.
+        // forever. The callback takes it for a field of a `Pinned<H>`, as here.
         let registered = to_result(unsafe { bindings::register_ftrace_function(ops) });
         if let Err(error) = registered {
             // If ftrace has failed within the call, it may call the ops.

@@ -89,7 +89,7 @@ impl<T: Timed> Timer<T> {
     #[inline(always)]
     unsafe fn timed_of<'a>(probe: *mut bindings::fprobe) -> &'a T {
         let field = Opaque::cast_from(probe).cast_mut();
-        // SAFETY: The caller guarantees that it is this field of a `Self`.
+        // SAFETY: This field of a `Self`, by the caller's guarantee.
         let this = unsafe { container_of!(field, Self, probe) };
         // SAFETY: The caller guarantees that the `Self` stays for `'a`; `timed` is initialised
         // before the probe is.
@@ -142,8 +142,7 @@ impl<T: Timed> Timer<T> {
         // SAFETY: If not NULL, `data` points to words of the thread's shadow stack, where any bits
         // are a number.
         let entered = unsafe { data.cast::<u64>().read() };
-        // SAFETY: The kernel passes a probe that is registered; unregistering it waits for this
-        // call.
+        // SAFETY: The kernel passes a registered probe; unregistering it waits for this call.
         unsafe { Self::timed_of(probe) }.left(ip, entered);
     }
 }

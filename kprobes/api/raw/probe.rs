@@ -86,7 +86,7 @@ impl<H: Callbacks> RawProbe<H> {
     #[inline]
     unsafe fn handler_of<'a>(kprobe: *mut bindings::kprobe) -> &'a H {
         let field = Opaque::cast_from(kprobe).cast_mut();
-        // SAFETY: The caller guarantees that it is this field of a `Self`.
+        // SAFETY: This field of a `Self`, by the caller's guarantee.
         let this = unsafe { container_of!(field, Self, kprobe) };
         // SAFETY: The caller guarantees that the `Self` stays for `'a`; its handler is initialised
         // before the kprobe is.
@@ -135,8 +135,8 @@ impl<H: Callbacks> RawProbe<H> {
     }
 }
 
-// SAFETY: The kprobe is a field that is pinned, and another field owns its symbol's name. The
-// handlers take it for that field, and `drop()` unregisters it.
+// SAFETY: The kprobe is a pinned field, and another field owns its symbol's name. The handlers take
+// it for that field, and `drop()` unregisters it.
 unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
     type Struct = bindings::kprobe;
 

@@ -120,11 +120,11 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     ///
     /// # Safety
     ///
-    /// `instance` is one of a `Self` that is registered.
+    /// `instance` is one of a registered `Self`.
     #[inline]
     unsafe fn of_instance(instance: *mut bindings::kretprobe_instance) -> *const Self {
-        // SAFETY: The caller guarantees that it is an instance; an engine sets both pointers before
-        // it hands one out.
+        // SAFETY: An instance, by the caller's guarantee; an engine sets both pointers before it
+        // hands one out.
         let kretprobe = unsafe { (*(*instance).node.rethook).data };
         let field = Opaque::cast_from(kretprobe.cast::<bindings::kretprobe>()).cast_mut();
         // SAFETY: In both engines this is the kretprobe (`get_kretprobe()` reads it), a field of a
@@ -139,8 +139,8 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     /// As for [`Self::of_instance`].
     #[inline]
     unsafe fn data_of(instance: *mut bindings::kretprobe_instance) -> *mut H::Kept {
-        // SAFETY: The caller guarantees that it is an instance; only the address of its last field
-        // is taken.
+        // SAFETY: An instance, by the caller's guarantee; only the address of its last field is
+        // taken.
         unsafe { (&raw mut (*instance).data).cast() }
     }
 
@@ -207,8 +207,8 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     }
 }
 
-// SAFETY: The kretprobe is a field that is pinned, and another field owns its symbol's name. The
-// handlers take it for that field, and `drop()` unregisters it.
+// SAFETY: The kretprobe is a pinned field, and another field owns its symbol's name. The handlers
+// take it for that field, and `drop()` unregisters it.
 unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
     type Struct = bindings::kretprobe;
 

@@ -424,9 +424,9 @@ impl Pool {
     /// From `Pool::new()`, and not freed before. No code finds it to take nodes out, except
     /// contexts with preemption off that already have it.
     pub(crate) unsafe fn free(pool: *mut Self) {
-        // SAFETY: The caller guarantees that it is from `new()`, and that it calls this once. The
-        // callback, which frees it at the earliest, waits for contexts that have it with preemption
-        // off; its `rcu` is for this.
+        // SAFETY: By the caller's guarantee from `new()`, and this is called once. The callback,
+        // which frees it at the earliest, waits for contexts that have it with preemption off; its
+        // `rcu` is for this.
         unsafe {
             (*pool).stop();
             bindings::call_rcu((*pool).rcu.get(), Some(stopped));

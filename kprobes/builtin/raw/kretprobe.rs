@@ -49,9 +49,9 @@ impl Kretprobe<'_> {
     ///
     /// # Safety
     ///
-    /// `kretprobe` is NULL, or a structure that is valid for the lifetime of the result. Handlers
-    /// in it are functions of their types or NULL, and stay until an RCU grace period has passed
-    /// since [`Kretprobe::free`].
+    /// `kretprobe` is NULL, or a structure valid for the lifetime of the result. Handlers in it are
+    /// functions of their types or NULL, and stay until an RCU grace period has passed since
+    /// [`Kretprobe::free`].
     pub unsafe fn new(kretprobe: *mut bindings::kretprobe) -> Option<Self> {
         // INVARIANT: The caller guarantees it.
         NonNull::new(kretprobe).map(|kretprobe| Self(kretprobe, PhantomData))

@@ -81,8 +81,8 @@ impl<'a> Jprobe<'a> {
 
     /// Sets the kprobe's handler. Returns the client's values.
     fn claim(self) -> Given {
-        // SAFETY: Valid by the type invariant, and as it was not claimed, it is not registered: it
-        // belongs to this call alone.
+        // SAFETY: Valid by the type invariant. Not claimed and so not registered, it belongs to
+        // this call alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = Some(hit);
         Given {
@@ -93,8 +93,7 @@ impl<'a> Jprobe<'a> {
 
     /// Undoes [`Jprobe::claim`] of an unregistered jprobe.
     fn give_back(self, given: Given) {
-        // SAFETY: Valid by the type invariant; it is not registered, so it belongs to this call
-        // alone.
+        // SAFETY: Valid by the type invariant; not registered, so it belongs to this call alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = None;
         kprobe.addr = given.address;
@@ -103,8 +102,8 @@ impl<'a> Jprobe<'a> {
 
     /// Undoes the claim of an earlier call, after unregistering.
     fn release(self) {
-        // SAFETY: Valid by the type invariant; it is no longer registered, so it belongs to this
-        // call alone.
+        // SAFETY: Valid by the type invariant; no longer registered, so it belongs to this call
+        // alone.
         let kprobe = unsafe { &mut *self.kprobe() };
         kprobe.pre_handler = None;
         // The C engine leaves the flag set, and would take it for the client's.
@@ -149,9 +148,9 @@ impl<'a> Batch<'a> {
     ///
     /// # Safety
     ///
-    /// `jprobes` is NULL or has `count` pointers. Each is NULL, or a client's structure that is
-    /// valid for `'a` and that no other code changes during it. A structure stays in place until it
-    /// is unregistered if this call registers it.
+    /// `jprobes` is NULL or has `count` pointers. Each is NULL, or a client's structure valid for
+    /// `'a` and that no other code changes during it. A structure stays in place until it is
+    /// unregistered if this call registers it.
     pub(crate) unsafe fn new(jprobes: *mut *mut bindings::jprobe, count: c_int) -> Option<Self> {
         let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
         let first = NonNull::new(jprobes)?;
