@@ -23,7 +23,7 @@ use kernel::prelude::*;
 use crate::raw::ops_sets::FallbackReason;
 use crate::registry;
 
-/// The directory `ftrace_tramp/` with its files.
+/// Directory `ftrace_tramp/` with its files.
 pub(crate) struct Files {
     // In drop order: files before the directory.
     _list: File<Shared<Node>>,

@@ -17,7 +17,7 @@ same_offset!(
     ftrace_ops.trampoline_size,
 );
 
-/// An ops that ftrace works on.
+/// Ops that ftrace works on.
 ///
 /// # Invariants
 ///

@@ -153,9 +153,9 @@ impl Ftrace for Kernel {
 /// Reason why functions of a set call ftrace's list function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FallbackReason {
-    /// They have too many ops.
+    /// Too many ops.
     Many,
-    /// One of the ops is for direct calls, which need ftrace's own trampoline.
+    /// Direct calls, which one of the ops makes, need ftrace's own trampoline.
     Direct,
     /// Out of memory, or out of pool memory in reach.
     NoMemory,

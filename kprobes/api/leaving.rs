@@ -58,7 +58,7 @@ impl<P: Unpin> Place<P> {
     }
 }
 
-/// A handler that drops its probe.
+/// Handler that drops its probe.
 struct Once<P>(Arc<Place<P>>);
 
 impl<P> Drop for Once<P> {

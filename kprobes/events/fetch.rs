@@ -32,7 +32,7 @@ use crate::record::ARGS_AT;
 /// Maximum number of recorded calls in each stack.
 const CALLS_MAX: usize = 64;
 
-/// The arguments and conditions of a probe.
+/// Arguments and conditions of a probe.
 pub(crate) struct Reading {
     args: KVVec<Arg>,
     conditions: KVVec<Condition>,

@@ -28,7 +28,7 @@ struct Place {
     gone: Atomic<bool>,
 }
 
-/// A handler that drops its tracer.
+/// Handler that drops its tracer.
 struct Once(Arc<Place>);
 
 impl TraceHandler for Once {

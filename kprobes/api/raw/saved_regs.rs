@@ -23,7 +23,7 @@ static_assert!(Register::R15 as usize + 3 == WORDS);
 
 impl Saved {
     // INVARIANT: They follow the last `Register`, as the assertion above says.
-    /// The stack pointer.
+    /// Stack pointer.
     pub const SP: Self = Self(Register::R15 as u8 + 1);
     /// RFLAGS.
     pub const FLAGS: Self = Self(Register::R15 as u8 + 2);

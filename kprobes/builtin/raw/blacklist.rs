@@ -32,7 +32,7 @@ pub enum Rule {
     KprobesText,
     /// `noinstr`: section `.noinstr.text`.
     NoinstrText,
-    /// The kernel's entry code, written in assembly.
+    /// Entry code of the kernel, written in assembly.
     EntryText,
     /// `NOKPROBE_SYMBOL()`.
     NokprobeSymbol,
@@ -43,7 +43,7 @@ pub enum Rule {
 /// Reason why a place is forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forbidden {
-    /// The rule.
+    /// Rule that applies.
     pub rule: Rule,
     /// The rule applies to the function that the compiler has split this one from: `foo` for
     /// `foo.cold`.
@@ -57,7 +57,7 @@ pub struct Area {
     pub start: usize,
     /// End, exclusive.
     pub end: usize,
-    /// The rule.
+    /// Rule that applies.
     pub rule: Rule,
 }
 

@@ -56,8 +56,8 @@ fn node_of(link: *mut Link) -> *mut Node {
     link.wrapping_byte_sub(offset_of!(Node, link)).cast()
 }
 
-/// Finds the first node for the frame after the link that `from` points to. Returns NULL without
-/// one.
+/// Finds the first node for the frame, starting at the link that `*from` points to. Returns NULL if
+/// there is none.
 ///
 /// # Safety
 ///

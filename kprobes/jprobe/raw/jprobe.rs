@@ -148,8 +148,8 @@ impl<'a> Batch<'a> {
     ///
     /// # Safety
     ///
-    /// `jprobes` is NULL or has `count` pointers. Each is NULL, or a client's structure valid for
-    /// `'a` and that no other code changes during it. A structure stays in place until it is
+    /// `jprobes` is NULL or has `count` pointers. Each is NULL, or a client's structure, valid for
+    /// `'a`, which no other code changes during it. A structure stays in place until it is
     /// unregistered if this call registers it.
     pub(crate) unsafe fn new(jprobes: *mut *mut bindings::jprobe, count: c_int) -> Option<Self> {
         let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
