@@ -38,7 +38,7 @@ struct Live {
 /// State of the engine.
 struct Engine {
     templates: Templates,
-    /// By the address of the ops.
+    /// Trampolines by the address of their ops.
     live: RBTree<usize, Live>,
     sets: LiveSets,
     data: DataOps,

@@ -33,7 +33,7 @@ const ARGUMENTS: [Register; REGISTER_ARGUMENTS] = [
     Register::R9,
 ];
 
-/// Address where the probed code continues.
+/// Continuation of the probed code after a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
@@ -211,8 +211,9 @@ impl<'a> ProbeCtx<'a> {
         nofault::read_user_as(from).ok_or(UserFault::at(from))
     }
 
-    /// Reads text of that process, as [`ProbeCtx::read_user`] does. Returns the part of `to` up to
-    /// the NUL, without the NUL. Returns all of `to` if that has no NUL: the text may be longer.
+    /// Reads text of that process into `to`, as [`ProbeCtx::read_user`] does. Returns the part of
+    /// `to` up to the NUL, without the NUL. Returns all of `to` if that has no NUL: the text may be
+    /// longer.
     ///
     /// # Examples
     ///

@@ -83,7 +83,7 @@ struct Told {
 pub(crate) struct Name(CString);
 
 impl Name {
-    /// Errors: -ENOMEM.
+    /// Copies a name. Errors: -ENOMEM.
     fn new(name: &str) -> Result<Self> {
         Ok(Self(CString::try_from_fmt(fmt!("{name}"))?))
     }

@@ -15,7 +15,7 @@ use kernel::prelude::*;
 
 use crate::error::ProbeError;
 
-/// True while a probe is registered with an engine. Only this file changes it.
+/// Flag that is true while an engine has a probe. Only this file changes it.
 pub(crate) struct IsRegistered(Cell<bool>);
 
 impl IsRegistered {
@@ -80,8 +80,8 @@ impl<R: InEngine> Unregistered<R> {
     }
 }
 
-/// Registers probes in their order, up to the first refusal, or that `prepared` has an error for.
-/// Returns the registered ones, wrapped by `wrap`, and the error of the refused one.
+/// Registers probes in their order, up to the first refusal or error of `prepared`. Returns the
+/// registered ones, wrapped by `wrap`, and the refusal or error.
 ///
 /// Errors: no memory, and [`ProbeError::ModuleGoes`]; then none is registered. No lock joins the
 /// check of the module to the registration. Unloading waits for a module's code that can call this
