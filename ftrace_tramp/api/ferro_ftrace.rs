@@ -27,8 +27,8 @@
 //! # Limits
 //!
 //! - The API does not check the rules above for the other code of handlers.
-//! - After ftrace has found a defect (a warning in the log), a dropped tracer stays in memory, but
-//!   the code of its handler is freed with its module.
+//! - After ftrace has found a defect (a warning in the log), a dropped tracer stays in memory. The
+//!   code of its handler is still freed with its module.
 //! - If memory is short during the lookup of a pattern, ftrace leaves out functions without an
 //!   error. For names and addresses it takes all or none.
 //!

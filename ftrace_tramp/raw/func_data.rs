@@ -251,6 +251,8 @@ impl DataLock {
     }
 }
 
+/// Passes a change to the registry, called by `ferro_tramp_each_data()`.
+///
 /// # Safety
 ///
 /// As for [`DataChange::new`].
