@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attaching the engine to the kernel's hook points, and taking over from whoever has objects.
+//! Attaches the engine to the kernel's hook points and takes the objects over from the previous
+//! exporter.
 //!
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
@@ -19,9 +20,9 @@ use crate::raw::takeover::Taker;
 use crate::raw::tree::Shown;
 use crate::registry;
 
-/// The engine, attached to the kernel's hook points. When this is dropped, all objects are given back.
+/// The engine, attached to the kernel's hook points. Gives all objects back when dropped.
 pub(crate) struct Attached {
-    /// There until this is dropped, as are the files.
+    /// Set until the drop, as is `shown`.
     exits: Option<Exits>,
     shown: Option<Shown>,
 }
@@ -47,17 +48,18 @@ impl Taker for Engine {
 }
 
 impl Attached {
-    /// Attaches it, takes over, and makes the files. `persist`: whether to keep what modules that go have counted, if not as the
-    /// command line says.
+    /// Attaches the engine, takes the objects over and creates the files. `persist` overrides the
+    /// command line: it says if the counters of unloaded modules are kept.
     ///
-    /// Errors: -EEXIST if somebody else has debugfs `gcov/`, -ENOMEM; without debugfs there are no files, which is none.
+    /// Errors: -EEXIST if debugfs `gcov/` already exists, -ENOMEM. A missing debugfs is no error:
+    /// there are no files then.
     pub(crate) fn new(persist: Option<bool>) -> Result<Self> {
         registry::start(persist.unwrap_or_else(persists))?;
-        // First those that come from now on, then those that are there: none is missed, and none comes twice.
+        // The exits first, then the existing objects: none is missed, and none is offered twice.
         let exits = Exits::new(c"rust_gcov", registry::arrive, registry::going)
             .inspect_err(|_| registry::stop())?;
         hand_over::<Engine>(&exits);
-        // What has been taken over goes back if this fails.
+        // If this fails, the drop gives back the objects that were taken over.
         let mut attached = Self {
             exits: Some(exits),
             shown: None,
@@ -69,7 +71,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // From here on those that come are not taken.
+        // The registry refuses new objects after this.
         registry::leave();
         drop(self.shown.take());
         take_back::<Engine>();

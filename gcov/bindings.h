@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What the exporter of coverage needs of C, beside what rust/sys/bindings.h has.
- */
+/* C declarations that the gcov exporter needs in addition to rust/sys/bindings.h. */
 #ifndef _FERROTRACE_GCOV_BINDINGS_H
 #define _FERROTRACE_GCOV_BINDINGS_H
 

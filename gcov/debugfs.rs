@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files in debugfs that are open.
+//! Open files of debugfs `gcov/`.
 //!
-//! Opening copies nothing. The first read takes the contents as they are then, and later ones serve them, until the file is
-//! closed or written to: writing resets the counters.
+//! Opening copies nothing. The first read takes a snapshot of the contents, which later reads serve
+//! until the file is closed or written to. A write resets the counters.
 //!
-//! Contexts: process. Locks: that of an open file, within it those of `registry.rs`.
+//! Contexts: process. Locks: the mutex of an open file, then the locks of `registry.rs`.
 #![deny(unsafe_code)]
 
 use ferro_sys::fs::fops::FileTable;
@@ -29,7 +29,7 @@ use crate::registry::FileRef;
 pub(crate) static FILES: FileTable<Shared<Open>> =
     FileTable::new(this_module::<crate::GcovEngine>());
 
-/// A file that is open.
+/// An open file.
 #[pin_data]
 pub(crate) struct Open {
     #[pin]
@@ -37,10 +37,10 @@ pub(crate) struct Open {
 }
 
 enum What {
-    /// Of one name, with its contents once they have been read.
+    /// A file of one name, with its contents after the first read.
     File(FileRef, Option<Contents>),
     Reset,
-    /// With all counters.
+    /// The file with all counters.
     All(Dump),
 }
 
@@ -49,17 +49,17 @@ impl Open {
         Shared::new(try_pin_init!(Self { what <- new_mutex!(what) }? Error))
     }
 
-    /// One with the counters of a name. Errors: -ENOMEM, as for all.
+    /// Opens the file with the counters of one name. Errors: -ENOMEM, as for all.
     pub(crate) fn file(file: FileRef) -> Result<ARef<Shared<Self>>> {
         Self::new(What::File(file, None))
     }
 
-    /// The one to reset all.
+    /// Opens the file that resets all counters.
     pub(crate) fn reset() -> Result<ARef<Shared<Self>>> {
         Self::new(What::Reset)
     }
 
-    /// That with all counters.
+    /// Opens the file with all counters.
     pub(crate) fn all() -> Result<ARef<Shared<Self>>> {
         Self::new(What::All(Dump::new()))
     }
@@ -85,12 +85,12 @@ impl NodeOps for Open {
                 to.copy_at_position(contents.as_slice())
             }
             What::All(dump) => dump.read(to),
-            // So that a recursive copy does not fail.
+            // Reads as empty, so that a recursive copy does not fail.
             What::Reset => Ok(()),
         }
     }
 
-    /// Whatever is written.
+    /// Resets the counters; the written bytes are ignored.
     fn write(&self, _from: &UserSrc) -> Result {
         match &mut *self.what.lock() {
             What::File(file, contents) => {
@@ -107,16 +107,17 @@ impl NodeOps for Open {
     }
 }
 
-/// How much of the dump is made at once, in words.
+/// Size of a piece of the dump, in words.
 const CHUNK: usize = 1 << 13;
 
-/// All counters, as someone reads them: for each file the length of its name, its name, padded to 8 bytes, how many counters
-/// there are, and the counters. All numbers have 8 bytes.
+/// A dump of all counters, made piece by piece as the reader reads. Each file has the length of its
+/// name, the name padded to 8 bytes, the number of counters, and the counters. Each number has 8
+/// bytes.
 struct Dump {
-    /// Made, and where it is in the whole, in bytes.
+    /// The current piece, and its offset in the dump, in bytes.
     words: KVVec<u64>,
     start: usize,
-    /// The file that comes after that.
+    /// The file after this piece.
     next: Option<Id>,
 }
 
@@ -147,7 +148,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Makes what comes next.
+    /// Makes the next piece.
     fn fill(&mut self) -> Result {
         let Some(next) = self.next else {
             return Ok(());
@@ -163,13 +164,13 @@ impl Dump {
                 false => Enough::Yes,
             })
         });
-        // What is half made is made again.
+        // A piece that failed halfway is made again.
         self.next = next.inspect_err(|_| words.clear())?;
         Ok(())
     }
 }
 
-/// Adds what a dump has of a file.
+/// Appends the dump of one file.
 fn add(words: &mut KVVec<u64>, file: &File) -> Result {
     let flags = GFP_KERNEL | __GFP_NOWARN;
     let name = file.name();
@@ -191,7 +192,7 @@ fn add(words: &mut KVVec<u64>, file: &File) -> Result {
         }
         Err(error) => {
             words.truncate(start);
-            // Another one has just gone, or is not as it was: the rest can be read.
+            // The file was just removed or has changed: the rest of the dump can be read.
             match error == ENOMEM {
                 true => Err(error),
                 false => Ok(()),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is behind a file: the objects that have its name, and what was kept of those whose module has gone.
+//! A file's contents: the loaded objects with its name, and the kept counters of unloaded ones.
 //!
-//! Several objects have one name if a source file is a part of several modules, or if a module is loaded again. The file has
-//! what all of them counted, as far as they are of one compilation: that of the object that came first.
+//! Several objects have one name if several modules include a source file, or if a module is loaded
+//! again. The file has the sum of their counters, as far as they are of one compilation: the
+//! compilation of the first object.
 //!
-//! Contexts: process; sleeps. Locks: that of the file, within it that of a home.
+//! Contexts: process; sleeps. Locks: the file's mutex, then a home's.
 #![deny(unsafe_code)]
 
 use ferro_core::gcov::is_profile;
@@ -24,10 +25,10 @@ use crate::raw::object::Loaded;
 use crate::raw::object::Name;
 use crate::raw::owner::ModuleId;
 
-/// A file.
+/// A file of debugfs `gcov/`.
 #[pin_data]
 pub(crate) struct File {
-    /// As the compiler says it.
+    /// Name in the compiler's form.
     name: Name,
     #[pin]
     state: Mutex<State>,
@@ -35,16 +36,16 @@ pub(crate) struct File {
 
 struct State {
     loaded: Objects,
-    /// A file, of what was kept. It fits the first of those that are loaded.
+    /// Contents kept from unloaded objects. They fit the first loaded object.
     kept: Option<KBox<KVVec<u8>>>,
 }
 
-/// What is left when a module has gone.
+/// State of a file after a module was unloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Objects, or what was kept.
+    /// Objects or kept contents remain.
     Something,
-    /// Nothing: the file has to go.
+    /// The file is empty and has to be removed.
     Nothing,
 }
 
@@ -52,16 +53,16 @@ fn buffer(len: usize) -> Result<KVVec<u8>> {
     Ok(KVVec::zeroed(len, GFP_KERNEL | __GFP_NOWARN)?)
 }
 
-/// What a file has.
+/// Contents of a file.
 #[derive(Default)]
 pub(crate) struct Contents {
-    /// More of them than there are in the file.
+    /// Longer than the contents.
     bytes: KVVec<u8>,
     len: usize,
 }
 
 impl Contents {
-    /// The file of an object, as it is now. Takes `spare`, if that is large enough.
+    /// Writes the current counters of an object. Uses `spare` as the buffer if it is large enough.
     fn of(object: &Loaded, spare: KVVec<u8>) -> Result<Self> {
         let max_len = object.max_len();
         let mut bytes = match spare.len() < max_len {
@@ -72,12 +73,12 @@ impl Contents {
         Ok(Self { bytes, len })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// What can be used for others.
+    /// Returns the buffer for reuse.
     pub(crate) fn into_spare(self) -> KVVec<u8> {
         self.bytes
     }
@@ -95,14 +96,14 @@ impl From<KVVec<u8>> for Contents {
     }
 }
 
-/// A copy.
+/// Copies bytes.
 fn copy_of(bytes: &[u8]) -> Result<KVVec<u8>> {
     let mut copy = KVVec::new();
     copy.extend_from_slice(bytes, GFP_KERNEL | __GFP_NOWARN)?;
     Ok(copy)
 }
 
-/// The file of an object, as it is now.
+/// Returns the current contents of an object's file.
 fn contents_of(object: &Loaded) -> Result<KVVec<u8>> {
     Ok(Contents::of(object, KVVec::new())?.exactly())
 }
@@ -114,10 +115,10 @@ fn push_all(to: &mut KVVec<u64>, values: impl Iterator<Item = u64>) -> Result {
     Ok(())
 }
 
-/// What mainline has kept has no checksum.
+/// Place of the checksum, which is 0 in the contents that mainline keeps.
 const CHECKSUM: core::ops::Range<usize> = 12..16;
 
-/// Both files in one. `None` if they are not of one compilation.
+/// Merges two files. Returns `None` if they are not of one compilation.
 fn merged(older: &mut KVVec<u8>, newer: &KVVec<u8>) -> Result<Option<KVVec<u8>>> {
     if is_profile(newer) {
         let mut bytes = copy_of(newer)?;
@@ -141,7 +142,7 @@ fn merged(older: &mut KVVec<u8>, newer: &KVVec<u8>) -> Result<Option<KVVec<u8>>>
     })
 }
 
-/// Whether what was kept is of an object's compilation.
+/// Returns true if kept contents are of an object's compilation.
 fn fits(kept: &[u8], build: Build) -> bool {
     let Build::Gcda {
         version,
@@ -149,7 +150,7 @@ fn fits(kept: &[u8], build: Build) -> bool {
         checksum,
     } = build
     else {
-        // It is seen when they are merged.
+        // The merge of two profiles checks this.
         return is_profile(kept);
     };
     Gcda::parse(kept).is_ok_and(|kept| {
@@ -160,7 +161,7 @@ fn fits(kept: &[u8], build: Build) -> bool {
 }
 
 impl File {
-    /// A file without anything in it.
+    /// Creates an empty file.
     pub(crate) fn new(name: Name) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             name,
@@ -171,18 +172,18 @@ impl File {
         }? Error)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub(crate) fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Its name, for people.
+    /// Returns the name for the log.
     pub(crate) fn shown(&self) -> &BStr {
         BStr::from_bytes(&self.name)
     }
 
-    /// Adds an object, unless it is there: what a module counts in Rust code comes twice if the module is being loaded while the
-    /// engine takes over. Errors: -ENOMEM.
+    /// Adds an object, unless it is there already: the profile of a module that is loaded while the
+    /// engine takes over is offered twice. Errors: -ENOMEM.
     pub(crate) fn add(&self, object: Loaded) -> Result {
         let mut state = self.state.lock();
         let is_same = |other: &Loaded| other.is_profile() && other.module() == object.module();
@@ -209,7 +210,7 @@ impl File {
         );
     }
 
-    /// Drops what was kept, if the object that is shown is another build.
+    /// Drops the kept contents if the first object is of another build.
     fn check_kept(&self, state: &mut State) {
         let State { loaded, kept } = state;
         if let (Some(first), Some(bytes)) = (loaded.first(), kept.as_ref()) {
@@ -220,13 +221,13 @@ impl File {
         }
     }
 
-    /// Keeps the contents of a file of an object that has gone.
+    /// Keeps the contents of an unloaded object's file.
     pub(crate) fn keep(&self, gcda: &[u8]) -> Result {
         Gcda::parse(gcda).map_err(|_| EINVAL)?;
         let mut bytes = copy_of(gcda)?;
         let mut state = self.state.lock();
         match &mut state.kept {
-            // Its module may have come and gone meanwhile.
+            // The module may have been loaded and unloaded since.
             Some(newer) => {
                 if let Some(both) = merged(&mut bytes, newer)? {
                     **newer = both;
@@ -238,7 +239,7 @@ impl File {
         Ok(())
     }
 
-    /// A module goes: keeps what its objects counted, if `persist`, and forgets them.
+    /// Removes the objects of a module that is unloaded; keeps their counters if `persist`.
     pub(crate) fn going(&self, module: ModuleId, persist: bool) -> Left {
         let mut state = self.state.lock();
         while let Some(index) = state.loaded.find(module) {
@@ -265,7 +266,7 @@ impl File {
         if object.build() != first.build() {
             return Err(EEXIST);
         }
-        // A module with Rust code that has not come to run, maybe.
+        // The code of a Rust module may not have run yet.
         if kept.is_none() && object.is_profile() && object.is_zero()? {
             return Ok(());
         }
@@ -273,7 +274,7 @@ impl File {
         match kept {
             Some(kept) => match merged(kept, &new)? {
                 Some(both) => **kept = both,
-                // Not of this one's functions, whatever the stamps say.
+                // The functions differ, although the stamps are equal.
                 None => {
                     self.say_dropped();
                     **kept = new;
@@ -284,14 +285,14 @@ impl File {
         Ok(())
     }
 
-    /// Takes an object out, to give it back.
+    /// Removes an object and returns it, to give it back.
     pub(crate) fn pop(&self) -> Option<Loaded> {
         self.state.lock().loaded.pop()
     }
 
-    /// The contents, as they are now. Uses `spare`, if it is large enough.
+    /// Returns the current contents. Uses `spare` if it is large enough.
     ///
-    /// Errors: -ENODEV if the module has gone, -ENOMEM.
+    /// Errors: -ENODEV if the module is unloaded, -ENOMEM.
     pub(crate) fn contents(&self, spare: KVVec<u8>) -> Result<Contents> {
         let State { loaded, kept } = &mut *self.state.lock();
         let Some(first) = loaded.first() else {
@@ -305,7 +306,7 @@ impl File {
         if let Some(older) = kept {
             match merged(older, &bytes)? {
                 Some(both) => bytes = both,
-                // What has other functions is of another build, whatever the stamps say.
+                // Other functions mean another build, although the stamps are equal.
                 None => {
                     self.say_dropped();
                     *kept = None;
@@ -322,9 +323,9 @@ impl File {
         Ok(bytes.into())
     }
 
-    /// Adds its counters to `to`, and returns how many they are.
+    /// Appends the counters to `to` and returns their number.
     ///
-    /// Errors: as for [`Self::contents`]; then nothing has been added.
+    /// Errors: as for [`Self::contents`]; then nothing is added.
     pub(crate) fn counters(&self, to: &mut KVVec<u64>) -> Result<usize> {
         let start = to.len();
         let state = self.state.lock();
@@ -349,7 +350,7 @@ impl File {
         added.map(|()| to.len().saturating_sub(start))
     }
 
-    /// Sets all counters to 0, and forgets what was kept.
+    /// Sets all counters to 0 and drops the kept contents.
     pub(crate) fn reset(&self) -> Left {
         let mut state = self.state.lock();
         state.loaded.iter().for_each(Loaded::reset);
@@ -357,7 +358,7 @@ impl File {
         state.left()
     }
 
-    /// What there is.
+    /// Returns the state of the file.
     pub(crate) fn left(&self) -> Left {
         self.state.lock().left()
     }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The exporter of coverage: what code that was compiled with `-fprofile-arcs` counts, as files that `gcov` reads.
+//! Coverage exporter: shows the counters of code built with `-fprofile-arcs` as files that `gcov`
+//! reads.
 //!
-//! - `registry.rs` has the files that there are, `file.rs` what one of them consists of, with its `objects.rs`,
-//! - `namespace.rs` is their place in debugfs `gcov/`, by their `paths.rs`, `debugfs.rs` those that are open,
-//! - `attach.rs` attaches the engine to the kernel's hook points, and takes over from `kernel/gcov/`,
-//! - `raw/` is what needs `unsafe`.
+//! - `registry.rs` has the files, `file.rs` one file, `objects.rs` the objects of a file,
+//! - `namespace.rs` has the names in debugfs `gcov/`, `paths.rs` helpers for paths, `debugfs.rs`
+//!   the open files,
+//! - `attach.rs` attaches the engine to the kernel's hook points and takes over from
+//!   `kernel/gcov/`,
+//! - `raw/` has the code that needs `unsafe`.
 //!
-//! The formats are in `ferro_core::gcov`; what has to be in the image is in `builtin/`. See `Documentation/gcov.rst`.
+//! The formats are in `ferro_core::gcov`, the parts that must be in the image in `builtin/`. See
+//! `Documentation/gcov.rst`.
 
-// Built in, it never goes, and gives nothing back.
+// A built-in engine is never removed and gives nothing back.
 #![cfg_attr(not(MODULE), allow(dead_code))]
 
 use kernel::prelude::*;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is in debugfs `gcov/`: a file for each name of an object, below directories that are named as those of the name, and beside
-//! it a link to the compiler's notes; a profile for the image and each module with Rust code that counts, whose notes are in its own
-//! file; `reset`; and `vmlinux` with all counters.
+//! Names in debugfs `gcov/`. It has:
 //!
-//! The kernel has inodes of what somebody looks at; see `raw/tree.rs`. Files and directories have a number, which no other gets.
-//! A directory has its files in the order of a hash of their names, in which it lists them, too.
+//! - a file for each object name, in directories as the name has them, with a link to the
+//!   compiler's notes next to the file;
+//! - a profile for the image and for each module with instrumented Rust code, whose notes are in
+//!   the module's own file;
+//! - `reset`;
+//! - `vmlinux` with all counters.
+//!
+//! The kernel makes inodes only for names that were looked up; see `raw/tree.rs`. Each file and
+//! directory has a number, which is not used again. A directory sorts and lists its files by a hash
+//! of their names.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -24,36 +30,36 @@ use crate::paths::PROFILE;
 use crate::raw::takeover::object_tree;
 use crate::registry::FileRef;
 
-/// The longest name of a file or directory.
+/// Longest name of a file or directory.
 const NAME_MAX: usize = 255;
 
-/// A file or directory.
+/// Number of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(u32);
 
 impl Id {
-    /// The directory with everything.
+    /// The root directory.
     pub(crate) const ROOT: Self = Self(0);
     /// The file that resets all counters.
     pub(crate) const RESET: Self = Self(1);
     /// The file with all counters.
     pub(crate) const ALL: Self = Self(2);
-    /// Before all files of objects.
+    /// Below the numbers of all files of objects.
     pub(crate) const FIRST: Self = Self(3);
 
     const DIR: u32 = 1 << 31;
 
-    /// That with a number.
+    /// Wraps a number.
     pub(crate) fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number.
     pub(crate) fn number(self) -> u32 {
         self.0
     }
 
-    /// The least that is greater.
+    /// Returns the next greater number.
     pub(crate) fn after(self) -> Self {
         Self(self.0.saturating_add(1))
     }
@@ -67,25 +73,25 @@ impl Id {
     }
 }
 
-/// Something in a directory.
+/// An entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Dir(Id),
     File(Id),
-    /// To the notes of a file.
+    /// The link to the notes of a file.
     Link(Id),
 }
 
-/// The same, as a directory lists it.
+/// An entry in a directory listing.
 pub(crate) struct Listed<'t> {
     pub(crate) node: Node,
-    /// Where it is in the directory.
+    /// Position in the directory.
     pub(crate) position: u64,
-    /// Its name, in two parts.
+    /// Name, in two parts.
     pub(crate) name: [&'t [u8]; 2],
 }
 
-/// Something in a directory, by the hash of its name without extension.
+/// An entry of a directory, sorted by the hash of its name without extension.
 #[derive(Clone, Copy)]
 struct Child {
     hash: u32,
@@ -93,7 +99,7 @@ struct Child {
 }
 
 impl Child {
-    /// Positions of directories are positive numbers of 64 bits.
+    /// Directory positions are positive 64-bit numbers.
     const HASH_BITS: u32 = 29;
 
     fn new(name: &[u8], id: Id) -> Self {
@@ -103,14 +109,14 @@ impl Child {
         }
     }
 
-    /// Of a name without extension.
+    /// Hashes a name without extension.
     fn hash(stem: &[u8]) -> u32 {
         let hash = hash(stem);
         let bits = (hash ^ hash >> Self::HASH_BITS) & ((1 << Self::HASH_BITS) - 1);
         u32::try_from(bits).unwrap_or_default()
     }
 
-    /// Its place in the directory.
+    /// Returns the sort key in the directory.
     fn place(self) -> u64 {
         u64::from(self.hash) << 32 | u64::from(self.id.0)
     }
@@ -120,7 +126,7 @@ impl Child {
 struct Dir {
     parent: Id,
     name: KVec<u8>,
-    /// In the order of their places.
+    /// Sorted by [`Child::place`].
     children: KVec<Child>,
 }
 
@@ -130,7 +136,7 @@ struct Entry {
     file: FileRef,
 }
 
-/// All of it.
+/// All files and directories.
 pub(crate) struct Tree {
     dirs: RBTree<Id, Dir>,
     files: RBTree<Id, Entry>,
@@ -148,7 +154,7 @@ impl Dir {
         })
     }
 
-    /// Those whose names have a hash.
+    /// Returns the children whose names have a hash.
     fn with_hash(&self, hash: u32) -> impl Iterator<Item = Child> + Clone + '_ {
         let start = self.children.partition_point(|child| child.hash < hash);
         let rest = self.children.get(start..).unwrap_or_default();
@@ -162,7 +168,7 @@ impl Dir {
         let at = self
             .children
             .partition_point(|other| other.place() < child.place());
-        // The last is not in order yet, which is no greater than itself.
+        // The last child is not sorted yet; it is no greater than itself.
         let at = at.min(self.children.len().saturating_sub(1));
         if let Some(tail) = self.children.get_mut(at..) {
             tail.rotate_right(1);
@@ -178,7 +184,7 @@ impl Dir {
 }
 
 impl Tree {
-    /// With `reset` and `vmlinux`. Errors: -ENOMEM.
+    /// Creates a tree with `reset` and `vmlinux`. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         let mut root = Dir::new(Id::ROOT, b"")?;
         for (name, id) in [(&b"reset"[..], Id::RESET), (b"vmlinux", Id::ALL)] {
@@ -193,7 +199,7 @@ impl Tree {
         })
     }
 
-    /// The name of what is in a directory.
+    /// Returns the name of an entry.
     fn name(&self, id: Id) -> &[u8] {
         match id {
             Id::RESET => b"reset",
@@ -203,20 +209,20 @@ impl Tree {
         }
     }
 
-    /// What has this very name.
+    /// Finds the entry with exactly this name.
     fn named(&self, dir: &Dir, name: &[u8]) -> Option<Id> {
         let mut same = dir.with_hash(Child::hash(stem(name)));
         same.find(|child| self.name(child.id) == name)
             .map(|child| child.id)
     }
 
-    /// Whether there are notes of a file with this name, and room for the name of a link to them.
+    /// Returns true if a file of this name has notes and the link's name is not too long.
     fn has_notes(name: &[u8]) -> bool {
         let len = stem(name).len().saturating_add(NOTES.len());
         !name.ends_with(NOTES) && !name.ends_with(PROFILE) && len <= NAME_MAX
     }
 
-    /// The file whose notes a link with this name, but for its end, leads to.
+    /// Finds the target of a link; `base` is the link's name without its suffix.
     fn linked(&self, dir: &Dir, base: &[u8]) -> Option<Id> {
         let mut file = None;
         for child in dir.with_hash(Child::hash(base)) {
@@ -232,7 +238,7 @@ impl Tree {
         file
     }
 
-    /// Whether it is the file with this index to whose notes a link leads.
+    /// Returns true if the file with this index has a link to its notes.
     fn has_link(&self, dir: &Dir, index: usize, name: &[u8]) -> bool {
         let hash = |index: usize| dir.children.get(index).map(|child| child.hash);
         let own = hash(index);
@@ -241,13 +247,13 @@ impl Tree {
         Self::has_notes(name) && (is_alone || self.linked(dir, stem(name)) == child)
     }
 
-    /// What a directory has under a name.
+    /// Looks a name up in a directory.
     pub(crate) fn lookup(&self, dir: Id, name: &[u8]) -> Option<Node> {
         let dir = self.dirs.get(&dir)?;
         match self.named(dir, name) {
             Some(id) if id.is_dir() => Some(Node::Dir(id)),
             Some(id) => Some(Node::File(id)),
-            // The hash is that of the name without extension.
+            // The hash covers the name without extension.
             None => {
                 let base = name.strip_suffix(NOTES)?;
                 self.linked(dir, base).map(Node::Link)
@@ -255,7 +261,7 @@ impl Tree {
         }
     }
 
-    /// Calls `f` with what a directory has from a position on, as long as it returns true.
+    /// Calls `f` with the entries of a directory from a position on, until it returns false.
     pub(crate) fn list(&self, dir: Id, position: u64, mut f: impl FnMut(Listed<'_>) -> bool) {
         let Some(dir) = self.dirs.get(&dir) else {
             return;
@@ -277,7 +283,7 @@ impl Tree {
             if first >= position && !f(itself) {
                 return;
             }
-            // A link has the place after its file's.
+            // A link has the position after its file's.
             let has_link = child.id.is_file() && self.has_link(dir, index, name);
             let link = Listed {
                 node: Node::Link(child.id),
@@ -290,9 +296,11 @@ impl Tree {
         }
     }
 
-    /// Where the link beside a file leads, with NUL at its end. Errors: -ENOENT, -ENOMEM.
+    /// Returns the target of the link next to a file, with a NUL at its end. Errors: -ENOENT,
+    /// -ENOMEM.
     pub(crate) fn target(&self, id: Id) -> Result<KVec<u8>> {
-        // The compiler names it as it is called: from where the build runs, if not from the root.
+        // The compiler gives the name as on its command line: relative to the build directory,
+        // unless absolute.
         let named = self.get(id).ok_or(ENOENT)?.name();
         let tree: &[u8] = match named.first() {
             Some(b'/') => b"",
@@ -305,7 +313,7 @@ impl Tree {
         Ok(target)
     }
 
-    /// The file of a name, as a compiler says it. Errors: -ENOMEM.
+    /// Finds a file by its name in the compiler's form. Errors: -ENOMEM.
     pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Id>> {
         let path = normalized(name)?;
         let (dir, _) = split(&path);
@@ -318,14 +326,15 @@ impl Tree {
         Ok(id.filter(|id| id.is_file()))
     }
 
-    /// Adds a file, where its name says.
+    /// Adds a file at the path that its name gives.
     ///
-    /// Errors: -EEXIST if there is something else, -ENAMETOOLONG, -EINVAL if it is no name of a file, -ENOMEM.
+    /// Errors: -EEXIST if the path is taken, -ENAMETOOLONG, -EINVAL if the name cannot be a file's,
+    /// -ENOMEM.
     pub(crate) fn add(&mut self, file: FileRef) -> Result<Id> {
         let path = normalized(file.name())?;
         let (dir, last) = split(&path);
         let name = leaf(&path);
-        // What follows a slash, or `.` or `..`, is no file.
+        // A name that ends in a slash, `.` or `..` is not a file's.
         if name.is_empty() || split(file.name()).1 != last {
             return Err(EINVAL);
         }
@@ -344,7 +353,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// Takes a number, and gives it a place.
+    /// Assigns a number and inserts the child into its directory.
     fn add_child(&mut self, dir: Id, name: &[u8], flag: u32) -> Result<Id> {
         let number = self.last.saturating_add(1);
         if name.len() > NAME_MAX {
@@ -364,7 +373,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// The directory with a path. Those that are not there are made.
+    /// Returns the directory of a path; creates missing ones.
     fn make_dirs(&mut self, path: &[u8]) -> Result<Id> {
         let mut at = Id::ROOT;
         for part in parts(path) {
@@ -387,7 +396,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// Takes a file out, and the directories that have nothing any more.
+    /// Removes a file, and the directories that become empty.
     pub(crate) fn remove(&mut self, id: Id) {
         if let Some(entry) = self.files.remove(&id) {
             if let Some(dir) = self.dirs.get_mut(&entry.dir) {
@@ -415,24 +424,24 @@ impl Tree {
         }
     }
 
-    /// The file with a number.
+    /// Returns the file with a number.
     pub(crate) fn get(&self, id: Id) -> Option<&FileRef> {
         self.files.get(&id).map(|entry| &entry.file)
     }
 
-    /// The first file from a number on.
+    /// Returns the first file with this number or a greater one.
     pub(crate) fn from(&self, id: Id) -> Option<(Id, &FileRef)> {
         let id = *self.files.cursor_lower_bound(&id)?.current().0;
         Some((id, self.get(id)?))
     }
 
-    /// All files.
+    /// Iterates over all files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Id, &FileRef)> {
         self.files.iter().map(|(id, entry)| (*id, &entry.file))
     }
 }
 
-/// The parts of a path.
+/// Splits a path into its parts.
 fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
         .filter(|part| !part.is_empty())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The objects that have one name: as a rule one, so that more take memory of their own.
+//! List of the objects with one name. It is optimized for one object; further ones are allocated
+//! separately.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -8,37 +9,37 @@ use kernel::prelude::*;
 use crate::raw::object::Loaded;
 use crate::raw::owner::ModuleId;
 
-/// Objects in the order in which they came.
+/// Objects in the order of their arrival.
 #[derive(Default)]
 pub(crate) struct Objects {
     first: Option<Loaded>,
-    /// None if there is no first one.
+    /// `None` if there is no first one.
     others: Option<KBox<KVec<Loaded>>>,
 }
 
 impl Objects {
-    /// The first.
+    /// Returns the first object.
     pub(crate) fn first(&self) -> Option<&Loaded> {
         self.first.as_ref()
     }
 
-    /// All but the first.
+    /// Returns all objects except the first.
     pub(crate) fn others(&self) -> &[Loaded] {
         self.others.as_ref().map_or(&[], |others| others)
     }
 
-    /// All.
+    /// Iterates over all objects.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Loaded> {
         Iterator::chain(self.first.iter(), self.others())
     }
 
-    /// The index of the first of a module.
+    /// Returns the index of a module's first object.
     pub(crate) fn find(&self, module: ModuleId) -> Option<usize> {
         self.iter()
             .position(|object| object.module() == Some(module))
     }
 
-    /// Adds one after the others. Errors: -ENOMEM.
+    /// Appends an object. Errors: -ENOMEM.
     pub(crate) fn push(&mut self, object: Loaded) -> Result {
         if self.first.is_none() {
             self.first = Some(object);
@@ -51,13 +52,13 @@ impl Objects {
         Ok(others.push(object, GFP_KERNEL)?)
     }
 
-    /// Takes the last out.
+    /// Removes the last object and returns it.
     pub(crate) fn pop(&mut self) -> Option<Loaded> {
         let last = self.others.as_mut().and_then(|others| others.pop());
         last.or_else(|| self.first.take())
     }
 
-    /// Takes out that with an index.
+    /// Removes the object with an index.
     pub(crate) fn remove(&mut self, index: usize) {
         let Some(others) = self.others.as_mut().filter(|others| !others.is_empty()) else {
             if index == 0 {

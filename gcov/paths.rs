@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names of files, as compilers say them and as the tree has them.
+//! File names, in the compilers' form and in the form of the debugfs tree.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
 
-/// How the link to the compiler's notes ends.
+/// Suffix of the link to the compiler's notes.
 pub(crate) const NOTES: &[u8] = b".gcno";
 
-/// How the name of a profile ends: of what LLVM counts in Rust code of the image or of a module.
+/// Suffix of a raw profile, which has LLVM's counters for Rust code of the image or of a module.
 pub(crate) const PROFILE: &[u8] = b".profraw";
 
-/// The last part of a path, as the tree has it: without what modversions puts before it while it compiles.
+/// Returns the last part of a path without `.tmp_`, the prefix that modversions adds during
+/// compilation.
 pub(crate) fn leaf(path: &[u8]) -> &[u8] {
     let leaf = split(path).1;
     leaf.strip_prefix(b".tmp_").unwrap_or(leaf)
 }
 
-/// All before the last part of a path, and that part.
+/// Splits a path into its directory and its last part.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => {
@@ -28,7 +29,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// A name without its extension.
+/// Returns a name without its extension.
 pub(crate) fn stem(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|byte| *byte == b'.') {
         Some(at) if at != 0 => name.split_at(at).0,
@@ -36,7 +37,8 @@ pub(crate) fn stem(name: &[u8]) -> &[u8] {
     }
 }
 
-/// A path without empty parts, `.` and `..`; what is above the root is the root. Errors: -ENOMEM.
+/// Returns a path without empty parts, `.` and `..`. The parent of the root is the root. Errors:
+/// -ENOMEM.
 pub(crate) fn normalized(path: &[u8]) -> Result<KVec<u8>> {
     let mut new = KVec::with_capacity(path.len(), GFP_KERNEL)?;
     for part in path.split(|byte| *byte == b'/') {
@@ -57,7 +59,7 @@ pub(crate) fn normalized(path: &[u8]) -> Result<KVec<u8>> {
     Ok(new)
 }
 
-/// FNV-1a.
+/// Returns the FNV-1a hash of a name.
 pub(crate) fn hash(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

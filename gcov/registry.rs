@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files that there are.
+//! Registry of the files in debugfs `gcov/`.
 //!
-//! Contexts: process, sleeps. Locks: `ENGINE`, within the lock that constructors take, and that of `builtin/tree.c`; see
-//! `raw/mutex.rs` for those within it.
+//! Contexts: process, sleeps. Locks: `ENGINE`, within the lock that constructors take and the lock
+//! of `builtin/tree.c`. `raw/mutex.rs` lists the locks within `ENGINE`.
 #![deny(unsafe_code)]
 
 use ferro_sys::fs::fops::FileTable;
@@ -33,10 +33,10 @@ use crate::raw::tree;
 use crate::raw::tree::Shown;
 use crate::raw::tree::Source;
 
-/// A file that others keep too.
+/// A counted reference to a file.
 pub(crate) type FileRef = ARef<Shared<File>>;
 
-/// For the log.
+/// Wrapper that prints a reason to the log.
 struct Reason<T>(T);
 
 impl<T: core::fmt::Display> fmt::Display for Reason<T> {
@@ -45,23 +45,24 @@ impl<T: core::fmt::Display> fmt::Display for Reason<T> {
     }
 }
 
-/// What the engine knows.
+/// State of the engine.
 struct Engine {
     tree: Tree,
-    /// The files of modules.
+    /// Files of each module.
     modules: RBTree<ModuleId, KVec<Id>>,
     persist: bool,
-    /// No object is taken any more.
+    /// The engine takes no more objects.
     leaving: bool,
-    /// Something has gone that may have been looked up.
+    /// A removed file may still be in the dentry cache.
     stale: bool,
-    /// For the contents of the next file that is read: many are read one after the other.
+    /// Buffer for the contents of the next file: readers usually read many files one after the
+    /// other.
     spare: KVVec<u8>,
 }
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
-/// Does something with the engine. What has gone then is not found any more when this returns.
+/// Calls `f` with the engine. Files that `f` removes cannot be looked up when this returns.
 fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let mut guard = ENGINE.lock();
     let engine = guard.as_mut()?;
@@ -74,7 +75,7 @@ fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Makes the engine ready to take objects. Errors: -ENOMEM.
+/// Prepares the engine for objects. Errors: -ENOMEM.
 pub(crate) fn start(persist: bool) -> Result {
     let tree = Tree::new()?;
     *ENGINE.lock() = Some(Engine {
@@ -88,9 +89,10 @@ pub(crate) fn start(persist: bool) -> Result {
     Ok(())
 }
 
-/// Shows all files in debugfs, and from here on those that come.
+/// Shows the files in debugfs, the later ones too.
 ///
-/// Errors: -EEXIST if somebody else has debugfs `gcov/`, -ENOMEM; if there is no debugfs that is none.
+/// Errors: -EEXIST if debugfs `gcov/` already exists, -ENOMEM. A missing debugfs is no error:
+/// returns `None`.
 pub(crate) fn show() -> Result<Option<Shown>> {
     match Shown::new::<Files>() {
         Err(error) if error == EPERM || error == ENODEV => {
@@ -101,12 +103,12 @@ pub(crate) fn show() -> Result<Option<Shown>> {
     }
 }
 
-/// The engine is about to go: no object is taken any more.
+/// Refuses objects from now until [`stop`]: the engine is about to detach.
 pub(crate) fn leave() {
     let _ = with(|engine| engine.leaving = true);
 }
 
-/// The next object to give back.
+/// Returns the next object to give back.
 pub(crate) fn give_back() -> Option<Loaded> {
     let mut guard = ENGINE.lock();
     let engine = guard.as_mut()?;
@@ -119,13 +121,13 @@ pub(crate) fn give_back() -> Option<Loaded> {
     }
 }
 
-/// The engine is gone.
+/// Frees the engine.
 pub(crate) fn stop() {
     let engine = ENGINE.lock().take();
     drop(engine);
 }
 
-/// Takes an object that has come, or refuses it.
+/// Takes or refuses an object.
 pub(crate) fn arrive(object: Candidate) -> Offer {
     let offer = with(|engine| match engine.leaving {
         true => Offer::Leaving,
@@ -134,7 +136,7 @@ pub(crate) fn arrive(object: Candidate) -> Offer {
     offer.unwrap_or(Offer::Leaving)
 }
 
-/// The contents of a file whose objects have gone.
+/// Keeps the contents of a file whose objects were unloaded.
 pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
     let kept = with(|engine| {
         let (id, file) = engine.file(Name::copy(name)?)?;
@@ -151,12 +153,13 @@ pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
     }
 }
 
-/// A module goes.
+/// Removes the objects of a module that is unloaded.
 pub(crate) fn going(module: ModuleId) {
     let _ = with(|engine| engine.going(module));
 }
 
-/// Calls `f` with files from a place on, until it says that this is enough. Returns where to go on; `None` at the end.
+/// Calls `f` with the files from `start` until it returns [`Enough::Yes`]. Returns the next start,
+/// or `None` at the end.
 pub(crate) fn files_from(
     start: Id,
     mut f: impl FnMut(&File) -> Result<Enough>,
@@ -175,24 +178,24 @@ pub(crate) fn files_from(
     Ok(None)
 }
 
-/// Whether [`files_from`] has given enough.
+/// Tells [`files_from`] if it should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enough {
     Yes,
     No,
 }
 
-/// The most bytes of a buffer that is kept for the next file.
+/// Largest spare buffer, in bytes.
 const MAX_SPARE: usize = 1 << 14;
 
-/// A buffer, maybe an empty one.
+/// Returns the spare buffer, which may be empty.
 pub(crate) fn take_spare() -> KVVec<u8> {
     let mut guard = ENGINE.lock();
     let spare = guard.as_mut().map(|engine| &mut engine.spare);
     spare.map(core::mem::take).unwrap_or_default()
 }
 
-/// A buffer that is not needed any more.
+/// Keeps a buffer as the spare one if it is larger and not above [`MAX_SPARE`].
 pub(crate) fn leave_spare(buffer: KVVec<u8>) {
     if let Some(engine) = ENGINE.lock().as_mut() {
         if (engine.spare.len() + 1..=MAX_SPARE).contains(&buffer.len()) {
@@ -201,7 +204,7 @@ pub(crate) fn leave_spare(buffer: KVVec<u8>) {
     }
 }
 
-/// Resets a file, which goes if nothing is loaded.
+/// Resets a file and removes it if none of its objects is loaded.
 pub(crate) fn reset(file: &File) {
     if file.reset() == Left::Something {
         return;
@@ -229,7 +232,7 @@ pub(crate) fn reset_all() {
 }
 
 impl Engine {
-    /// Takes an object, or refuses it.
+    /// Takes or refuses an object.
     fn arrive(&mut self, object: Candidate) -> Offer {
         let mut name = [0; 128];
         match object.check(&mut name) {
@@ -258,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// The file with a name, made if there is none.
+    /// Returns the file with a name; creates it if needed.
     fn file(&mut self, name: Name) -> Result<(Id, FileRef)> {
         if let Some(id) = self.tree.find(&name)? {
             return Ok((id, self.tree.get(id).ok_or(ENOENT)?.clone()));
@@ -278,7 +281,7 @@ impl Engine {
         added
     }
 
-    /// A file has objects of a module.
+    /// Records that a file has objects of a module.
     fn remember(&mut self, module: Option<ModuleId>, id: Id) -> Result {
         let Some(module) = module else {
             return Ok(());
@@ -307,7 +310,7 @@ impl Engine {
         }
     }
 
-    /// Removes a file if there is nothing in it.
+    /// Removes a file if it is empty.
     fn remove_empty(&mut self, id: Id) {
         let file = self.tree.get(id);
         if file.is_some_and(|file| file.left() == Left::Nothing) {
@@ -317,7 +320,7 @@ impl Engine {
     }
 }
 
-/// The files, for debugfs.
+/// Source of the files for debugfs.
 struct Files;
 
 impl Source for Files {

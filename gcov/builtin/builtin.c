@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * For the exporter of coverage, what has to be in the image.
+ * Parts of the gcov exporter that must be in the image.
  *
- * The functions that compiled code calls are those of both compilers, as a module may be built by the other one. While an
- * engine is attached, its exits on the hook points gcov_object and llvm_gcov_object take the objects; else they are in a list
- * here, unless kernel/gcov/ has them.
+ * Has the functions that compiled code calls, for both compilers: a module may be built by another
+ * compiler than the kernel. While an engine is attached, its exits on the hook points gcov_object
+ * and llvm_gcov_object take the objects. Otherwise a list here has them, unless kernel/gcov/ does.
  */
 #define pr_fmt(fmt) "gcov: " fmt
 
@@ -35,10 +35,12 @@ EXPORT_SYMBOL_GPL(ferro_gcov_mutex);
 DEFINE_MUTEX(ferro_gcov_homes_mutex);
 EXPORT_SYMBOL_GPL(ferro_gcov_homes_mutex);
 
-/* Held while objects come, and while they are handed over. The engine takes its mutex within. */
+/*
+ * Held while objects arrive and while they are handed over. The engine takes its mutex within it.
+ */
 static DEFINE_MUTEX(objects_lock);
 
-/* Objects of the kernel's own compiler in the image, by their next. */
+/* Objects of the kernel's own compiler in the image, linked by their next. */
 static struct gcov_info *image;
 
 struct kept {
@@ -46,7 +48,7 @@ struct kept {
 	struct gcov_object object;
 };
 
-/* All others. */
+/* All other objects. */
 static LIST_HEAD(others);
 
 static void keep(const struct gcov_object *object)
@@ -61,7 +63,7 @@ static void keep(const struct gcov_object *object)
 	list_add_tail(&kept->list, &others);
 }
 
-/* The constructor of an object that GCC compiled. */
+/* Adds an object that GCC compiled, from its constructor. */
 static void __maybe_unused add_gcc_object(struct gcov_info *info)
 {
 	guard(mutex)(&objects_lock);
@@ -75,7 +77,7 @@ static void __maybe_unused add_gcc_object(struct gcov_info *info)
 	}
 }
 
-/* The same, of LLVM. */
+/* Adds an object that LLVM compiled, from its constructor. */
 static void __maybe_unused add_llvm_object(gcov_llvm_callback writeout, gcov_llvm_callback flush)
 {
 	guard(mutex)(&objects_lock);
@@ -93,7 +95,7 @@ static void module_going(struct module *mod)
 {
 	struct kept *kept, *next;
 
-	/* Usually it has done so itself. */
+	/* Usually the module has done so itself. */
 	ferro_gcov_tree_hide_of(mod);
 	guard(mutex)(&objects_lock);
 	list_for_each_entry_safe(kept, next, &others, list) {
@@ -107,10 +109,10 @@ static void module_going(struct module *mod)
 DEFINE_MODULE_GOING(ferro_gcov_going, module_going, 0);
 
 #if IS_MODULE(CONFIG_GCOV_RUST)
-/* There is one engine. */
+/* Only one engine exists. */
 static const struct gcov_taker *taker_of_all;
 
-/* Whether its module is about to go: module_going() may have been there. */
+/* Returns true if the object's module is being unloaded: module_going() may have run for it. */
 static bool is_going(const struct gcov_object *object)
 {
 	struct ferro_gcov_home home;
@@ -119,8 +121,10 @@ static bool is_going(const struct gcov_object *object)
 }
 
 /*
- * Keeps what the engine has not taken, for want of memory: for the next one, or until objects are given back. Those of a module that
- * goes end with it: as gcov_lock is held, it waits for us, but kernel/gcov/'s notifier, which waits, is the last of all.
+ * Keeps an object that the engine could not take without memory: for the next engine, or until
+ * objects are given back. Objects of a module that is unloaded are dropped with it. gcov_lock is
+ * held, so the module waits for this function, but only in kernel/gcov/'s notifier, which is the
+ * last one.
  */
 static bool take_or_keep(const struct gcov_object *object)
 {
@@ -144,8 +148,8 @@ static struct llvm_profile image_profile = {
 static const struct gcov_taker *profile_taker;
 
 /*
- * Of a module that is being loaded an exit on module_event tells when it is there: if that fails meanwhile, nobody may be told that
- * it goes.
+ * Offers a profile. A module that is still being loaded is skipped: an exit on module_event reports
+ * it once it is there. If its loading fails first, its removal may go unreported.
  */
 static void take_profile(const struct llvm_profile *profile)
 {
@@ -160,7 +164,7 @@ static void hand_over_profiles(const struct gcov_taker *taker)
 	image_profile.data_size = __stop___llvm_prf_data - __start___llvm_prf_data;
 	image_profile.counters_size = __stop___llvm_prf_cnts - __start___llvm_prf_cnts;
 	image_profile.names_size = __stop___llvm_prf_names - __start___llvm_prf_names;
-	/* There is one engine. */
+	/* Only one engine exists. */
 	profile_taker = taker;
 	if (image_profile.data_size)
 		take_profile(&image_profile);
@@ -211,7 +215,10 @@ void ferro_gcov_hand_over(const struct gcov_taker *taker)
 EXPORT_SYMBOL_GPL(ferro_gcov_hand_over);
 
 #if IS_MODULE(CONFIG_GCOV_RUST)
-/* kernel/gcov/ knows only what the kernel's own compiler makes. */
+/*
+ * Returns true if kernel/gcov/ can read the object: it knows only the format of the kernel's own
+ * compiler.
+ */
 static bool is_own(const struct gcov_object *object)
 {
 	if (!IS_ENABLED(CONFIG_CC_IS_GCC))
@@ -221,7 +228,10 @@ static bool is_own(const struct gcov_object *object)
 
 static bool (*next_object)(struct gcov_object *object);
 
-/* Keeps what kernel/gcov/ does not know, and gives what the engine had no memory for. */
+/*
+ * Returns the next object for kernel/gcov/. Keeps the objects that kernel/gcov/ cannot read, and
+ * returns those that the engine had no memory for.
+ */
 static bool next_own_object(struct gcov_object *object)
 {
 	struct kept *kept;
@@ -299,7 +309,7 @@ bool ferro_gcov_home_of(unsigned long address, struct ferro_gcov_home *home)
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_home_of);
 
-/* Who has asked, and for whom. */
+/* The task that has called ferro_gcov_describe(), and its listener. */
 static DEFINE_MUTEX(describe_lock);
 static struct task_struct *asking;
 static const struct ferro_gcov_listener *listener;
@@ -355,9 +365,7 @@ size_t ferro_gcov_copy_string(char *to, const char *from, size_t size)
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_copy_string);
 
-/*
- * What compiled code calls, as far as kernel/gcov/ does not have it.
- */
+/* Functions that compiled code calls, as far as kernel/gcov/ does not have them. */
 #if IS_BUILTIN(CONFIG_GCOV_RUST) || !defined(CONFIG_CC_IS_GCC)
 void __gcov_init(struct gcov_info *info)
 {
@@ -365,7 +373,7 @@ void __gcov_init(struct gcov_info *info)
 }
 EXPORT_SYMBOL(__gcov_init);
 
-/* Of programs: when they end. */
+/* For user programs: called at exit. */
 void __gcov_flush(void)
 {
 }
@@ -376,7 +384,7 @@ void __gcov_exit(void)
 }
 EXPORT_SYMBOL(__gcov_exit);
 
-/* An object names them to say how its counters are merged. Nobody calls them. */
+/* An object refers to these to say how its counters are merged. They are never called. */
 #define MERGE_FUNCTION(name)				\
 	void name(long *counters, unsigned int count)	\
 	{						\
@@ -391,7 +399,7 @@ MERGE_FUNCTION(__gcov_merge_time_profile);
 MERGE_FUNCTION(__gcov_merge_icall_topn);
 #endif
 
-/* Since GCC 10, for values that kernels do not have counted. */
+/* Used since GCC 10, for value profiling, which kernels do not use. */
 void __gcov_merge_topn(long *counters, unsigned int count)
 {
 }

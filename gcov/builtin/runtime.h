@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The functions of the compilers' runtimes, which no header declares, and what an object of GCC begins with, in every version.
+ * Functions of the compilers' runtimes, which no header declares, and the start of a GCC object,
+ * which is the same in all versions.
  */
 #ifndef _FERROTRACE_GCOV_RUNTIME_H
 #define _FERROTRACE_GCOV_RUNTIME_H
@@ -13,7 +14,10 @@ struct gcov_info {
 };
 
 #ifdef CONFIG_CC_IS_GCC
-/* The first half of the version, which says what else there is: a letter and a digit, "B2" for 12. */
+/*
+ * Upper half of the version, which determines the rest of the layout: a letter and a digit, "B2"
+ * for 12.
+ */
 #define GCOV_OWN_VERSION ((('A' + __GNUC__ / 10) << 8) | ('0' + __GNUC__ % 10))
 #else
 #define GCOV_OWN_VERSION 0

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Debugfs gcov/. The engine knows what is in it; here are the inodes, made when somebody looks something up, and dropped when
- * memory is short. They know no more than a number, and so need nothing of the engine, which may go before them.
+ * Inodes of debugfs gcov/. The engine knows the entries. An inode is made when a name is looked up,
+ * and dropped when memory is short. An inode only has a number, so that it needs nothing of the
+ * engine, which may be removed first.
  */
 #include <linux/cleanup.h>
 #include <linux/debugfs.h>
@@ -18,21 +19,21 @@
 #include "tree.h"
 
 /*
- * Held while the engine's functions are called; written to change what is shown. Within the lock of a directory, outside of those of
- * the engine.
+ * Held for read around calls of the engine, for write to change @shown. Nests inside the lock of a
+ * directory, outside the engine's locks.
  */
 static DECLARE_RWSEM(lock);
 /*
- * Held while inodes are dropped, so that the root stays. Outside of @lock, and of those of what is
- * mounted there.
+ * Held while inodes are dropped, so that the root stays. Outside of @lock, and of the locks of file
+ * systems mounted there.
  */
 static DEFINE_MUTEX(dropping);
 static const struct ferro_gcov_tree *shown;
 static struct dentry *root;
-/* Of what is shown: its ids mean nothing to another. */
+/* Generation of the shown tree: its ids mean nothing to another tree. */
 static u32 generation;
 
-/* Inode numbers are above those that others have in debugfs. */
+/* Inode numbers are above the other ones in debugfs. */
 static u64 number_of(const struct ferro_gcov_node *node)
 {
 	return BIT_ULL(32) + 2ULL * node->id + (node->kind == FERRO_GCOV_LINK);
@@ -43,13 +44,13 @@ static u32 id_of(const struct inode *inode)
 	return (unsigned long)inode->i_private;
 }
 
-/* What is shown, if it is what an inode is of. */
+/* Returns the shown tree if an inode belongs to it. */
 static const struct ferro_gcov_tree *tree_of(const struct inode *inode)
 {
 	return inode->i_generation == generation ? shown : NULL;
 }
 
-/* Modes and owners that somebody has changed, by the numbers of inodes. */
+/* Modes and owners that were changed, by inode number. */
 struct changed {
 	umode_t mode;
 	kuid_t uid;
@@ -99,7 +100,7 @@ static void forget_changed(void)
 	xa_destroy(&all_changed);
 }
 
-/* As debugfs has it, and kept for when the inode is made again. */
+/* As in debugfs; the values are also kept for the next inode of the same number. */
 static int set_attributes(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attributes)
 {
 	bool changes = attributes->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID);
@@ -124,8 +125,8 @@ static const struct inode_operations file_attributes = {
 };
 
 /*
- * Gives a file the engine's operations, and with them a count of its module. -ESTALE if the engine
- * does not have it any longer.
+ * Gives a file the engine's operations, with a reference on their module. Returns -ESTALE if the
+ * engine has removed the file.
  */
 static int open_shown(struct inode *inode, struct file *file)
 {
@@ -174,7 +175,7 @@ static const struct file_operations files = {
 static const struct inode_operations dir_lookup;
 static const struct file_operations dirs;
 
-/* An inode, of which the caller is the only one who knows. */
+/* Makes an inode, which only the caller knows. */
 static struct inode *make_inode(struct inode *dir, const struct ferro_gcov_tree *tree, const struct ferro_gcov_node *node)
 {
 	char *target = NULL;
@@ -235,7 +236,7 @@ static struct dentry *lookup(struct inode *dir, struct dentry *dentry, unsigned 
 	inode = make_inode(dir, tree, &node);
 	if (!inode)
 		return ERR_PTR(-ENOMEM);
-	/* Unlike those of debugfs, which are in use until they are removed. */
+	/* The dentries of debugfs are not cached after their last use; these are. */
 	scoped_guard(spinlock, &dentry->d_lock)
 		dentry->d_flags &= ~DCACHE_DONTCACHE;
 	return d_splice_alias(inode, dentry);
@@ -266,7 +267,7 @@ static bool emit(struct dir_context *context, const struct ferro_gcov_entry *ent
 	return dir_emit(context, entry->name, entry->len, number_of(&entry->node), types[entry->node.kind]);
 }
 
-/* No lock but that of the directory is held while user space is written to. */
+/* Lists a directory. Only the lock of the directory is held while user space is written to. */
 static int list(struct file *file, struct dir_context *context)
 {
 	enum { SOME = 14 };
@@ -289,7 +290,7 @@ static int list(struct file *file, struct dir_context *context)
 	return 0;
 }
 
-/* Positions are hashes, whatever size files of debugfs may have. */
+/* Positions are hashes, which may be above the largest file size of debugfs. */
 static loff_t seek(struct file *file, loff_t offset, int whence)
 {
 	return generic_file_llseek_size(file, offset, whence, S64_MAX, 0);
@@ -319,7 +320,7 @@ int ferro_gcov_tree_show(const struct ferro_gcov_tree *tree)
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_tree_show);
 
-/* Returns true if the engine still has what a dentry stands for. */
+/* Returns true if the engine still has the entry of a dentry. */
 static bool is_shown(const struct dentry *dentry)
 {
 	const struct inode *dir = d_inode(dentry->d_parent);
@@ -333,16 +334,16 @@ static bool is_shown(const struct dentry *dentry)
 }
 
 /*
- * Drops what has been looked up and is not shown any longer, the deepest first, and unmounts what
- * is mounted there. What is in use stays, for its users alone. In one pass, as others may look
- * something up at the same time. Nothing is renamed here, so names and parents stay as they are.
+ * Drops the looked-up entries that are not shown any longer, the deepest first, and unmounts mounts
+ * on them. Entries in use stay, for their users only. One pass, as tasks may look names up at the
+ * same time. Nothing is renamed here, so names and parents do not change.
  */
 static void drop_gone(void)
 {
 	struct dentry *at = dget(root), *last = NULL, *child;
 
 	for (;;) {
-		/* This puts the last one. */
+		/* This drops the reference on the last one. */
 		child = find_next_child(at, last);
 		if (child) {
 			at = child;
@@ -362,12 +363,12 @@ static void drop_gone(void)
 void ferro_gcov_tree_hide(void)
 {
 	guard(mutex)(&dropping);
-	/* From here on nothing can be looked up. */
+	/* Nothing can be looked up after this. */
 	scoped_guard(rwsem_write, &lock) {
 		shown = NULL;
 		forget_changed();
 	}
-	/* debugfs would take them for its own. */
+	/* debugfs_remove() would handle these inodes as its own. */
 	drop_gone();
 	debugfs_remove(root);
 	root = NULL;
@@ -385,7 +386,9 @@ void ferro_gcov_tree_hide_of(const struct module *mod)
 void ferro_gcov_tree_forget(void)
 {
 	guard(mutex)(&dropping);
-	/* Those who have found it before it went have it in the directory now. */
+	/*
+	 * A task that found an entry before its removal has inserted it into the directory by now.
+	 */
 	scoped_guard(rwsem_write, &lock)
 		if (!shown)
 			return;

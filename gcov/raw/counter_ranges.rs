@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where an object's counters are, so that all of them can be copied or reset at once.
+//! Ranges of an object's counters, for copying or resetting all of them at once.
 //!
 //! Contexts: process.
 
@@ -10,7 +10,7 @@ use kernel::sync::Arc;
 use super::owner::Access;
 use super::owner::Home;
 
-/// Counters next to each other.
+/// Adjacent counters.
 #[derive(Clone, Copy)]
 struct Span {
     first: *mut u64,
@@ -21,30 +21,31 @@ struct Span {
 ///
 /// # Invariants
 ///
-/// The counters of each span are words in data of the home that can be written.
+/// The counters of each span are words in writable data of the home.
 pub(super) struct Spans {
     home: Arc<Home>,
-    /// What the first span is relative to.
+    /// Address from which the first span is measured.
     base: u64,
-    /// For each span a byte that says how many words after the end of the previous one it begins, or before that, and one that says
-    /// how many words it has. If one of these is too large, the second is 0, and 4 bytes each say so.
+    /// Two bytes per span: the distance from the end of the previous span in words (`i8`), and the
+    /// number of words (`u8`). If either does not fit, the second byte is 0, and 4 bytes each
+    /// follow.
     spans: KVVec<u8>,
     count: u32,
-    /// Some are lists, of which a file has something else.
+    /// Some counters are lists, which a file has in another form.
     pub(super) has_lists: bool,
 }
 
-/// Makes [`Spans`].
+/// Builder for [`Spans`].
 pub(super) struct Builder {
     spans: Spans,
-    /// Not in there yet: where it begins and how many words it has.
+    /// The span that is not yet written: its address and its number of words.
     last: (u64, u32),
-    /// Where the last one that is in there ends.
+    /// End of the last written span.
     end: u64,
 }
 
 impl Builder {
-    /// None yet, of a home; `base` is somewhere near them.
+    /// Starts an empty list for a home. `base` is an address near the counters.
     pub(super) fn new(home: Arc<Home>, base: u64) -> Self {
         let base = base & !7;
         Self {
@@ -60,9 +61,10 @@ impl Builder {
         }
     }
 
-    /// Adds counters after the others.
+    /// Appends counters.
     ///
-    /// Errors: -EFAULT if they are not in data of the home, -ERANGE if there are too many or they are too far away, -ENOMEM.
+    /// Errors: -EFAULT if they are not in data of the home, -ERANGE if there are too many or they
+    /// are too far away, -ENOMEM.
     pub(super) fn add(&mut self, access: &Access<'_>, address: u64, count: u32) -> Result {
         if count == 0 {
             return Ok(());
@@ -73,7 +75,7 @@ impl Builder {
         self.spans.count = self.spans.count.checked_add(count).ok_or(ERANGE)?;
         let (first, words) = self.last;
         if end_of(first, words) == address {
-            // No more than all of them are.
+            // At most `spans.count`.
             self.last.1 = words.saturating_add(count);
             return Ok(());
         }
@@ -82,7 +84,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Some are lists.
+    /// Marks the object as having lists.
     pub(super) fn has_lists(&mut self) {
         self.spans.has_lists = true;
     }
@@ -96,7 +98,8 @@ impl Builder {
         let distance = isize::from_ne_bytes(first.wrapping_sub(self.end).to_ne_bytes()) / 8;
         let flags = GFP_KERNEL | __GFP_NOWARN;
         let spans = &mut self.spans.spans;
-        // INVARIANT: `add()` has checked that these are such words; what is written says so.
+        // INVARIANT: `add()` has checked that these are such words; the encoding written here says
+        // the same.
         match (i8::try_from(distance), u8::try_from(words)) {
             (Ok(distance), Ok(words)) => {
                 let [distance] = distance.to_ne_bytes();
@@ -114,10 +117,10 @@ impl Builder {
         Ok(())
     }
 
-    /// All that have been added. Errors: -ERANGE, -ENOMEM.
+    /// Returns all added spans. Errors: -ERANGE, -ENOMEM.
     pub(super) fn finish(mut self) -> Result<Spans> {
         self.write_last()?;
-        // As small as can be, or else as it is.
+        // Shrinks the vector if memory allows.
         let flags = GFP_KERNEL | __GFP_NOWARN;
         let written = &self.spans.spans;
         if let Ok(mut exact) = KVVec::with_capacity(written.len(), flags) {
@@ -129,7 +132,7 @@ impl Builder {
     }
 }
 
-/// How long a span is that is too large for bytes.
+/// Length of the encoding of a span that does not fit into two bytes.
 const LARGE: usize = 10;
 
 #[inline(always)]
@@ -137,14 +140,14 @@ fn end_of(first: u64, words: u32) -> u64 {
     first.wrapping_add(u64::from(words).wrapping_mul(8))
 }
 
-/// Goes through spans.
+/// Iterator over spans.
 struct Iter<'s> {
     rest: &'s [u8],
-    /// Where the last one ended.
+    /// End of the previous span.
     end: u64,
 }
 
-/// The numbers of a large span, and what is after them.
+/// Decodes a long span; returns its distance, its word count and the remaining bytes.
 #[cold]
 #[inline(never)]
 fn large(bytes: &[u8]) -> Option<(i64, u32, &[u8])> {
@@ -160,7 +163,7 @@ impl Iterator for Iter<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<Span> {
         let (distance, count, rest) = match self.rest {
-            // Nearly all.
+            // Nearly all spans.
             [distance, count, rest @ ..] if *count != 0 => {
                 let distance = i8::from_ne_bytes([*distance]);
                 (i64::from(distance), u32::from(*count), rest)
@@ -178,7 +181,7 @@ impl Iterator for Iter<'_> {
 }
 
 impl Spans {
-    /// Whose they are.
+    /// Returns the home of the counters.
     pub(super) fn home(&self) -> &Arc<Home> {
         &self.home
     }
@@ -190,7 +193,7 @@ impl Spans {
         }
     }
 
-    /// Copies all counters to the end of `to`. Errors: -ENODEV if `access` is another home's, -ENOMEM.
+    /// Appends all counters to `to`. Errors: -ENODEV if `access` is another home's, -ENOMEM.
     pub(super) fn copy(&self, access: &Access<'_>, to: &mut KVVec<u64>) -> Result {
         if !access.is_of(&self.home) {
             return Err(ENODEV);
@@ -201,8 +204,9 @@ impl Spans {
         for span in self.iter() {
             let mut from = span.first.cast_const();
             let mut left = span.count;
-            // SAFETY: By the type invariant these are words in data of the home, which stay while there is `access`. They are read
-            // one by one and volatile, as others may write meanwhile. There is room for `count` words, the sum of all spans.
+            // SAFETY: By the type invariant these are words in data of the home, which stay while
+            // `access` exists. They are read one by one and volatile, as other CPUs may write at
+            // the same time. There is room for `count` words, the sum of all spans.
             unsafe {
                 while left >= 4 {
                     at.write(from.read_volatile());
@@ -219,20 +223,21 @@ impl Spans {
                 }
             }
         }
-        // SAFETY: So many have been written, into the room that is reserved.
+        // SAFETY: `count` words have been written into the reserved room.
         unsafe { to.inc_len(count) };
         Ok(())
     }
 
-    /// Sets all counters to 0, if `access` is its home's.
+    /// Sets all counters to 0 if `access` is their home's.
     pub(super) fn zero(&self, access: &Access<'_>) {
         if !access.is_of(&self.home) {
             return;
         }
         for span in self.iter() {
             let first = span.first;
-            // SAFETY: By the type invariant these are words in data of the home that can be written, which stay while there is
-            // `access`. The instruction writes them one by one; whoever counts meanwhile does so with single instructions, too.
+            // SAFETY: By the type invariant these are words in writable data of the home, which
+            // stay while `access` exists. The instruction writes them one by one; code that counts
+            // at the same time does so with single instructions, too.
             unsafe {
                 core::arch::asm!(
                     "rep stosq",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine's exits on the hook points: objects that come, and modules that go.
+//! The engine's exits on the hook points for new objects and for modules.
 //!
-//! Contexts: process, sleeps; the exits for objects with the lock that constructors take.
+//! Contexts: process, sleeps; the exits for objects run with the lock that constructors take.
 
 use ferro_gkhi::points::GcovObject;
 use ferro_gkhi::points::LlvmGcovObject;
@@ -17,24 +17,24 @@ use super::object::Candidate;
 use super::owner;
 use super::owner::ModuleId;
 
-/// The result of offering an object to the engine.
+/// Result of offering an object to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// The engine has it, or has refused it for good.
+    /// The engine has taken the object, or has refused it for good.
     Done,
-    /// There was no memory.
+    /// Memory was short.
     NoMemory,
-    /// The engine is about to go: the object is for those after it.
+    /// The engine is detaching: the object is left to later exits.
     Leaving,
 }
 
-/// The exits. When this is dropped they are not called any more, and no data of a module can be used.
+/// The registered exits. After the drop they are not called, and no data of a module can be used.
 pub(crate) struct Exits {
-    // In the order in which they have to go.
+    // In the order in which they have to be dropped.
     _gcc: Registered<GcovObject>,
     _llvm: Registered<LlvmGcovObject>,
-    // While the exit on `module_event` is there, which `Home` relies on. After it none can come any more: not that of a module with
-    // Rust code either, which that exit brings.
+    // `Home` relies on this drop before `module_event`'s exit is unregistered. No object can arrive
+    // after it, except from a module with Rust code, which that exit offers.
     _closing: Closing,
     _modules: Registered<ModuleEvent>,
     _closed: Closing,
@@ -50,8 +50,8 @@ impl Drop for Closing {
 
 /// Offers an object to the engine.
 fn arrive(object: bindings::gcov_object, take: fn(Candidate) -> Offer) -> Offer {
-    // SAFETY: The hook passes what the constructor has been called with. Its module is being loaded. It was armed together with
-    // `module_event`.
+    // SAFETY: The hook passes the constructor's arguments. The module of the object is being
+    // loaded. This exit was armed together with `module_event`.
     let arrived = unsafe { Candidate::new(object) };
     arrived.map(take).unwrap_or_else(|error| {
         pr_warn!(
@@ -63,7 +63,8 @@ fn arrive(object: bindings::gcov_object, take: fn(Candidate) -> Offer) -> Offer 
 }
 
 impl Exits {
-    /// Registers and arms them. `object` is offered each object; `going` says that a module goes.
+    /// Registers and arms the exits. `object` is called with each new object, `going` with each
+    /// module that is unloaded.
     ///
     /// Errors: as for `Builder::register()`.
     pub(crate) fn new(
@@ -71,7 +72,7 @@ impl Exits {
         object: fn(Candidate) -> Offer,
         going: fn(ModuleId),
     ) -> Result<Self, ferro_gkhi::Error> {
-        // After others, which may want to see what comes.
+        // After other exits, which may want to see the objects.
         let gcc = Registered::<GcovObject>::builder(name)
             .disarmed()
             .priority(Priority::Last)
@@ -90,7 +91,8 @@ impl Exits {
                 .disarmed()
                 .priority(Priority::Last)
                 .register(move |_call, (writeout, flush)| {
-                    // SAFETY: The hook passes the two functions that the constructor has been called with, as pointers, or NULL.
+                    // SAFETY: The hook passes the two functions that the constructor has been
+                    // called with, as pointers, or NULL.
                     let (writeout, flush) = unsafe {
                         (
                             core::mem::transmute::<
@@ -109,20 +111,21 @@ impl Exits {
                         ..Default::default()
                     };
                     match arrive(object_of, object) {
-                        // Not for others: kernel/gcov would allocate for it, and does not free that
-                        // when the module goes while it has no files.
+                        // No later exit may have it: kernel/gcov would allocate memory for it, and
+                        // leaks that memory if the module is unloaded while it has no files.
                         Offer::Done | Offer::NoMemory => Answer::Terminate,
                         // The engine gives its objects back after this: kernel/gcov has files again
-                        // before the module can go.
+                        // before the module can be unloaded.
                         Offer::Leaving => Answer::Continue,
                     }
                 })?;
-        // What `Home` relies on.
+        // `Home` relies on this exit.
         let modules = Registered::<ModuleEvent>::builder(name)
             .disarmed()
             .pinned()
             .register(move |_call, (module, state)| {
-                // When it is there for those that came before this exit; all others are known by then.
+                // LIVE covers modules that were COMING before this exit was armed; other modules
+                // are known by then.
                 let is_here = state == bindings::module_state_MODULE_STATE_COMING
                     || state == bindings::module_state_MODULE_STATE_LIVE;
                 if is_here {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the callback of an object of LLVM says.
+//! Description of an LLVM object, as its callback reports it.
 //!
 //! Contexts: process; sleeps.
 
@@ -11,24 +11,25 @@ use kernel::ffi::c_char;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
-/// What an object has.
+/// Description of an object.
 #[derive(Default)]
 pub(super) struct Description {
-    /// Where its name is; 0 if it has said nothing.
+    /// Address of the name; 0 if the object reported none.
     pub(super) name: u64,
     pub(super) version: u32,
     pub(super) checksum: u32,
     pub(super) functions: KVVec<LlvmFunction>,
-    /// There was no memory for all functions.
+    /// Memory ran out before all functions were recorded.
     no_memory: bool,
 }
 
 impl Description {
-    /// Has an object say it. Errors: -ENOMEM.
+    /// Calls an object's `writeout` and records its report. Errors: -ENOMEM.
     ///
     /// # Safety
     ///
-    /// `writeout` is the callback that the constructor of an object has given, and its module stays during this.
+    /// `writeout` is the callback that an object's constructor has passed, and its module stays
+    /// during the call.
     pub(super) unsafe fn of(writeout: bindings::gcov_llvm_callback) -> Result<Self> {
         static LISTENER: bindings::ferro_gcov_listener = bindings::ferro_gcov_listener {
             file: Some(file),
@@ -36,8 +37,8 @@ impl Description {
             arcs: Some(arcs),
         };
         let mut new = Self::default();
-        // SAFETY: The callback calls the functions of the runtime, and these the listener, with a pointer to `new`, which stays
-        // during the call and which nobody else uses meanwhile.
+        // SAFETY: The callback calls the functions of the runtime, and these call the listener with
+        // a pointer to `new`, which stays during the call and has no other user until it ends.
         unsafe {
             bindings::ferro_gcov_describe(writeout, &raw const LISTENER, (&raw mut new).cast())
         };
@@ -50,9 +51,9 @@ impl Description {
 
 /// # Safety
 ///
-/// `data` is what [`Description::of`] has passed, during its call.
+/// `data` is the pointer that [`Description::of`] has passed, during its call.
 unsafe extern "C" fn file(data: *mut c_void, name: *const c_char, version: u32, checksum: u32) {
-    // SAFETY: By the rules of this function; nobody else uses it meanwhile.
+    // SAFETY: By the rules of this function; there is no other user of it at this time.
     let new = unsafe { &mut *data.cast::<Description>() };
     new.name = name.addr() as u64;
     new.version = version;
@@ -63,7 +64,7 @@ unsafe extern "C" fn file(data: *mut c_void, name: *const c_char, version: u32, 
 ///
 /// As for [`file`].
 unsafe extern "C" fn function(data: *mut c_void, ident: u32, lines: u32, control_flow: u32) {
-    // SAFETY: By the rules of this function; nobody else uses it meanwhile.
+    // SAFETY: By the rules of this function; there is no other user of it at this time.
     let new = unsafe { &mut *data.cast::<Description>() };
     let function = LlvmFunction {
         identity: Identity {
@@ -81,7 +82,7 @@ unsafe extern "C" fn function(data: *mut c_void, ident: u32, lines: u32, control
 ///
 /// As for [`file`].
 unsafe extern "C" fn arcs(data: *mut c_void, count: u32, counters: *mut u64) {
-    // SAFETY: By the rules of this function; nobody else uses it meanwhile.
+    // SAFETY: By the rules of this function; there is no other user of it at this time.
     let new = unsafe { &mut *data.cast::<Description>() };
     if let Some(function) = new.functions.last_mut() {
         function.count = count;

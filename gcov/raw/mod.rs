@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only this engine needs `unsafe` for.
+//! Code of this engine that needs `unsafe`.
 
 mod counter_ranges;
 pub(crate) mod hooks;

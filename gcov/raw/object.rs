@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The objects that constructors bring, and what LLVM counts in Rust code: what the compiler says of them, and whose they are.
+//! Objects as constructors pass them, and profiles of Rust code: the compiler's description and the
+//! owner.
 //!
 //! Contexts: process; sleeps.
 
@@ -31,15 +32,16 @@ use super::owner::Home;
 use super::owner::ModuleId;
 use crate::paths::PROFILE;
 
-/// Where a `gcov_info` has the address of its name, in all versions.
+/// Offset of the name's address in a `gcov_info`, in all versions.
 const NAME: u64 = 24;
 
-/// What a constructor has said.
+/// Arguments of a constructor.
 struct Origin(bindings::gcov_object);
 
-// SAFETY: Whoever follows it says why its module is there then; the task does not matter.
+// SAFETY: Each function that follows a pointer in it states why the module is loaded then; the task
+// does not matter.
 unsafe impl Send for Origin {}
-// SAFETY: It does not change.
+// SAFETY: It is constant.
 unsafe impl Sync for Origin {}
 
 impl Origin {
@@ -54,29 +56,29 @@ impl Origin {
     }
 }
 
-/// An object that has just come.
+/// An object that has just arrived.
 pub(crate) struct Candidate {
     origin: Origin,
     home: Arc<Home>,
 }
 
-/// The name of a file, as a compiler says it.
+/// Name of a file, in the compiler's form.
 pub(crate) enum Name {
-    /// In the kernel's image, which stays.
+    /// A name in the kernel's image, which stays.
     Image(&'static [u8]),
-    // As small as the other: most are that.
+    // Boxed to keep the enum small: most names are in the image.
     Own(KBox<KVec<u8>>),
 }
 
 impl Name {
-    /// A copy. Errors: -ENOMEM.
+    /// Copies a name. Errors: -ENOMEM.
     pub(crate) fn copy(name: &[u8]) -> Result<Self> {
         let mut copy = KVec::with_capacity(name.len(), GFP_KERNEL)?;
         copy.extend_from_slice(name, GFP_KERNEL)?;
         Ok(Self::Own(KBox::new(copy, GFP_KERNEL)?))
     }
 
-    /// Adds an end to a copy. Errors: -ENOMEM.
+    /// Appends a suffix to a copied name. Errors: -ENOMEM.
     fn append(&mut self, end: &[u8]) -> Result {
         match self {
             Self::Own(name) => Ok(name.extend_from_slice(end, GFP_KERNEL)?),
@@ -96,13 +98,13 @@ impl Deref for Name {
     }
 }
 
-/// Why an object is not taken.
+/// Reason why an object is not taken.
 pub(crate) enum RejectReason {
-    /// It is not as it should be.
+    /// The object is malformed.
     Refused(Refusal),
-    /// Nor are the sections of Rust code.
+    /// The sections of Rust code are malformed.
     RefusedProfile(ProfileRefusal),
-    /// The reason is not its own.
+    /// The object is not at fault, for example -ENOMEM.
     Error(Error),
 }
 
@@ -127,28 +129,30 @@ impl From<Error> for RejectReason {
 impl Candidate {
     /// # Safety
     ///
-    /// A constructor or the linker has given it, and its module stays during the call of whoever gets this. If that is not about to go, the exit
-    /// on `module_event` is armed.
+    /// A constructor or the linker has provided `object`, and its module stays during the call of
+    /// the function that gets this candidate. If the module is not being unloaded, the exit on
+    /// `module_event` is armed.
     pub(super) unsafe fn new(object: bindings::gcov_object) -> Result<Self> {
         let origin = Origin(object);
-        // SAFETY: The exit closes the home, or the caller of this, at the end of the call.
+        // SAFETY: The exit closes the home, or the caller of this function does so at the end of
+        // the call.
         let home = unsafe { Home::of(origin.address()) }?;
         Ok(Self { origin, home })
     }
 
-    /// Its module; `None` for the kernel.
+    /// Returns the module; `None` for the kernel.
     pub(crate) fn module(&self) -> Option<ModuleId> {
         self.home.module()
     }
 
-    /// Where it is.
+    /// Returns the object's address.
     pub(super) fn address(&self) -> usize {
         self.origin.address()
     }
 
-    /// Checks it.
+    /// Validates the object.
     ///
-    /// Errors: why it cannot be used, and its name, as far as it can be read and fits into `name`.
+    /// Errors: the reason, and the object's name as far as it can be read and fits into `name`.
     pub(crate) fn check(self, name: &mut [u8]) -> Result<Loaded, (RejectReason, &[u8])> {
         let (checked, at) = self.checked();
         match checked {
@@ -161,14 +165,16 @@ impl Candidate {
         }
     }
 
-    /// What it has, and where its name is.
+    /// Returns the validated object and the address of its name.
     fn checked(&self) -> (Result<(Data, Spans), RejectReason>, u64) {
-        // SAFETY: By the rules of `new()` it is what the linker says, or NULL, and its module is there.
+        // SAFETY: By the rules of `new()` the pointer is the linker's, or NULL, and its module is
+        // loaded.
         if let Some(said) = unsafe { self.origin.0.profile.as_ref() } {
             return (self.check_profile(said), said.name.addr() as u64);
         }
         if self.origin.0.writeout.is_some() {
-            // SAFETY: By the rules of `new()` it is that of a constructor, and its module is there.
+            // SAFETY: By the rules of `new()` the function is from a constructor, and its module is
+            // loaded.
             return match unsafe { Description::of(self.origin.0.writeout) } {
                 Ok(said) => {
                     let name = said.name;
@@ -194,7 +200,7 @@ impl Candidate {
         let sections = Sections {
             data: section(said.data, said.data_size),
             counters: section(said.counters, said.counters_size),
-            // Outcomes of conditions, which rustc does not count.
+            // Bitmaps of condition coverage, which rustc does not use.
             bits: Section::default(),
             names: section(said.names, said.names_size),
         };
@@ -251,7 +257,7 @@ impl Candidate {
     }
 }
 
-/// Why the counters of a function are not taken: they cannot be counters where they are, or there is no memory.
+/// Returns the reason why the counters of a function are not taken: a wrong address, or no memory.
 fn not_added(error: Error, function: u32) -> RejectReason {
     match error == ENOMEM {
         true => RejectReason::Error(error),
@@ -259,14 +265,14 @@ fn not_added(error: Error, function: u32) -> RejectReason {
     }
 }
 
-/// What the compiler says of an object.
+/// Compiler's description of an object.
 enum Data {
     Gcc(Info),
     Llvm(KBox<Llvm>),
     Rust(KBox<Rust>),
 }
 
-/// The same, of LLVM.
+/// Description of an LLVM object.
 struct Llvm {
     origin: Origin,
     name: u64,
@@ -274,13 +280,13 @@ struct Llvm {
     functions: KVVec<LlvmFunction>,
 }
 
-/// The same, of Rust code.
+/// Description of a profile of Rust code.
 struct Rust {
     name: u64,
     profile: Profile,
 }
 
-/// What is the same in all objects of one compilation.
+/// Identity of a compilation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
     Gcda {
@@ -288,18 +294,18 @@ pub(crate) enum Build {
         stamp: u32,
         checksum: u32,
     },
-    /// Whose parts say so when two are merged.
+    /// The merge of two profiles compares their parts instead.
     Profile,
 }
 
-/// An object that can be used as long as its module is there.
+/// An object that can be used as long as its module is loaded.
 pub(crate) struct Loaded {
     data: Data,
     spans: Spans,
 }
 
 impl Loaded {
-    /// The compilation that it is of.
+    /// Returns the object's compilation.
     pub(crate) fn build(&self) -> Build {
         match &self.data {
             Data::Rust(_) => Build::Profile,
@@ -316,7 +322,7 @@ impl Loaded {
         }
     }
 
-    /// The most bytes that its file can have.
+    /// Returns the largest possible length of its file, in bytes.
     pub(crate) fn max_len(&self) -> usize {
         match &self.data {
             Data::Gcc(info) => info.max_len(),
@@ -325,7 +331,8 @@ impl Loaded {
         }
     }
 
-    /// The name of its file. Errors: -ENODEV if it has gone, -EFAULT, -ENAMETOOLONG, -ENOMEM.
+    /// Returns the name of its file. Errors: -ENODEV if the module is unloaded, -EFAULT,
+    /// -ENAMETOOLONG, -ENOMEM.
     pub(crate) fn name(&self) -> Result<Name> {
         let access = self.access()?;
         let (at, end) = match &self.data {
@@ -349,7 +356,8 @@ impl Loaded {
         Err(ENAMETOOLONG)
     }
 
-    /// Writes its file, and returns the length. Errors: -ENODEV if it has gone; -EIO if it is not as it was.
+    /// Writes its file and returns the length. Errors: -ENODEV if the module is unloaded; -EIO if
+    /// the object has changed.
     pub(crate) fn write(&self, to: &mut [u8]) -> Result<usize> {
         let access = self.access()?;
         match &self.data {
@@ -362,8 +370,9 @@ impl Loaded {
         }
     }
 
-    /// Adds its counters to `to`, in the order in which its file has them; but not if some are lists, of which a file has
-    /// something else: whether it has done so. Errors: as for [`Self::write`], and -ENOMEM.
+    /// Appends its counters to `to` in the order of its file, and returns true. Returns false if
+    /// some counters are lists, which a file has in another form. Errors: as for [`Self::write`],
+    /// and -ENOMEM.
     pub(crate) fn add_counters(&self, to: &mut KVVec<u64>) -> Result<bool> {
         let access = self.access()?;
         if self.spans.has_lists {
@@ -372,26 +381,27 @@ impl Loaded {
         self.spans.copy(&access, to).map(|()| true)
     }
 
-    /// Sets its counters to 0, if it is there.
+    /// Sets its counters to 0 if the module is loaded.
     pub(crate) fn reset(&self) {
         if let Ok(access) = self.access() {
             self.spans.zero(&access);
         }
     }
 
-    /// Whether all its counters are 0. Errors: as for [`Self::add_counters`].
+    /// Returns true if all its counters are 0. Errors: as for [`Self::add_counters`].
     pub(crate) fn is_zero(&self) -> Result<bool> {
         let mut counters = KVVec::new();
         self.add_counters(&mut counters)?;
         Ok(counters.iter().all(|counter| *counter == 0))
     }
 
-    /// Whether it is what LLVM counts in Rust code.
+    /// Returns true if the object is a profile of Rust code.
     pub(crate) fn is_profile(&self) -> bool {
         matches!(self.data, Data::Rust(_))
     }
 
-    /// What its constructor has said, unless it has gone. Rust code has none: nobody else exports it.
+    /// Returns the arguments of its constructor, or `None` if the module is unloaded. Rust code has
+    /// none: no other exporter handles it.
     pub(super) fn origin(&self) -> Option<bindings::gcov_object> {
         let _access = self.access().ok()?;
         Some(match &self.data {
@@ -404,7 +414,7 @@ impl Loaded {
         })
     }
 
-    /// Its module; `None` for the kernel.
+    /// Returns the module; `None` for the kernel.
     pub(crate) fn module(&self) -> Option<ModuleId> {
         self.spans.home().module()
     }

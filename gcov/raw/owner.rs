@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whose data an object's are: the kernel's, or those of a module. They are read and reset through an [`Access`], which a module
-//! that goes waits for; once it has gone there is none.
+//! Homes of objects: the kernel or a module, which own the counters. An object's data are read and
+//! reset through an [`Access`]. A module's unloading waits for each `Access`; afterwards there is
+//! none.
 //!
 //! Contexts: process; sleeps.
 
@@ -20,7 +21,7 @@ use kernel::sync::lock::Guard;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-/// A module, to compare.
+/// Identity of a module, for comparisons only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ModuleId(NonZeroUsize);
 
@@ -30,7 +31,7 @@ impl ModuleId {
     }
 }
 
-/// Data that stay as long as the home is open.
+/// Data that stay mapped as long as the home is open.
 #[derive(Clone, Copy)]
 struct Range {
     start: u64,
@@ -42,7 +43,8 @@ struct Range {
 ///
 /// # Invariants
 ///
-/// While it is not closed, the data are mapped. A module's are closed before it goes.
+/// Until the home is closed, its data are mapped. A module's home is closed before the module is
+/// freed.
 #[pin_data]
 pub(crate) struct Home {
     module: Option<ModuleId>,
@@ -51,18 +53,20 @@ pub(crate) struct Home {
     closed: Mutex<bool>,
 }
 
-/// The homes of objects.
+/// All homes that have objects.
 static HOMES: StaticMutex<KVec<Arc<Home>>> =
-    // SAFETY: `builtin.c` makes the mutex, by `DEFINE_MUTEX()`, for this, and stays.
+    // SAFETY: `builtin.c` defines the mutex with `DEFINE_MUTEX()` for this, and is never unloaded.
     unsafe { StaticMutex::new(&raw mut bindings::ferro_gcov_homes_mutex, KVec::new()) };
 
 impl Home {
-    /// The home of an address. Errors: -EFAULT if nobody has this address, -ENOMEM.
+    /// Returns the home of an address. Errors: -EFAULT if the address is in neither the kernel nor
+    /// a module, -ENOMEM.
     ///
     /// # Safety
     ///
-    /// If it is a module's, [`close`] is called for it after this and before it goes. The exit on `module_event` does so, unless it has
-    /// before this: who cannot rule that out asks [`is_going`] afterwards, and does so.
+    /// If the home is a module's, [`close`] is called for it after this call and before the module
+    /// is freed. The exit on `module_event` does so, unless it has already run: a caller that
+    /// cannot rule this out checks [`is_going`] afterwards, and then calls [`close`].
     pub(super) unsafe fn of(address: usize) -> Result<Arc<Self>> {
         let mut found = bindings::ferro_gcov_home::default();
         // SAFETY: The variable is this function's; the address is only compared.
@@ -79,7 +83,8 @@ impl Home {
             size: range.size as u64,
             is_writable: range.is_writable,
         });
-        // INVARIANT: The image stays, and the caller guarantees that a module does until it is closed.
+        // INVARIANT: The image stays, and the caller guarantees that a module stays until its home
+        // is closed.
         let home = Arc::pin_init(
             pin_init!(Self {
                 module,
@@ -92,14 +97,15 @@ impl Home {
         Ok(home)
     }
 
-    /// The module; `None` for the kernel.
+    /// Returns the module; `None` for the kernel.
     pub(crate) fn module(&self) -> Option<ModuleId> {
         self.module
     }
 
-    /// Lets the data be used; `None` if they have gone. A module does not go before this is dropped.
+    /// Gives access to the data, or returns `None` if the module is unloaded. A module is not freed
+    /// before the access is dropped.
     pub(crate) fn access(&self) -> Option<Access<'_>> {
-        // The kernel stays.
+        // The kernel is never unloaded and needs no lock.
         let guard = match self.module {
             None => None,
             Some(_) => {
@@ -121,14 +127,15 @@ impl Home {
     }
 }
 
-/// Whether an address is that of a module that is about to go. Its exit on `module_event` may have been called before.
+/// Returns true if an address is in a module that is being unloaded. The exit on `module_event` may
+/// already have been called for it.
 pub(super) fn is_going(address: usize) -> bool {
     let mut found = bindings::ferro_gcov_home::default();
     // SAFETY: The variable is this function's; the address is only compared.
     unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) && found.is_going }
 }
 
-/// A module goes. Waits for those who use its data.
+/// Closes the home of a module that is unloaded. Waits for users of its data.
 pub(super) fn close(module: ModuleId) {
     let mut homes = HOMES.lock();
     let index = homes.iter().position(|home| home.module == Some(module));
@@ -137,21 +144,21 @@ pub(super) fn close(module: ModuleId) {
     }
 }
 
-/// Nobody will say any more which modules go.
+/// Closes all homes: the exit that reports the unloading of modules is removed.
 pub(super) fn close_all() {
     for home in core::mem::take(&mut *HOMES.lock()) {
         home.close();
     }
 }
 
-/// The right to use the data of a [`Home`].
+/// Permission to use the data of a [`Home`].
 pub(crate) struct Access<'a> {
     home: &'a Home,
     _guard: Option<Guard<'a, bool, MutexBackend>>,
 }
 
 impl Access<'_> {
-    /// The range that has these bytes.
+    /// Finds the range that contains these bytes.
     fn range(&self, address: u64, len: u64) -> Option<&Range> {
         self.home.data.iter().find(|range| {
             let offset = address.wrapping_sub(range.start);
@@ -159,7 +166,8 @@ impl Access<'_> {
         })
     }
 
-    /// The string at an address, without its end, if it is in data of the kernel's image that nobody writes.
+    /// Returns the string at an address without its NUL, if the string is in read-only data of the
+    /// kernel's image.
     pub(super) fn image_string(&self, address: u64) -> Option<&'static [u8]> {
         let range = self.range(address, 1)?;
         if self.home.module.is_some() || range.is_writable {
@@ -167,29 +175,30 @@ impl Access<'_> {
         }
         let left = range.size.wrapping_sub(address.wrapping_sub(range.start));
         let (start, left) = (address as usize as *const u8, left as usize);
-        // SAFETY: These bytes are in the image, which stays, in data that nobody writes.
+        // SAFETY: These bytes are in the image, which stays, in read-only data.
         let bytes = unsafe { core::slice::from_raw_parts(start, left) };
         let len = bytes.iter().position(|byte| *byte == 0)?;
         bytes.get(..len)
     }
 
-    /// Whether it is to this home.
+    /// Returns true if this access is for `home`.
     pub(super) fn is_of(&self, home: &Home) -> bool {
         core::ptr::eq(self.home, home)
     }
 
-    /// Whether so many words are in data that can be written.
+    /// Returns true if `count` words at `address` are aligned and in writable data.
     pub(super) fn has_counters(&self, address: u64, count: u32) -> bool {
         let range = self.range(address, u64::from(count).saturating_mul(8));
         address % 8 == 0 && range.is_some_and(|range| range.is_writable)
     }
 }
 
-/// Copies words one by one, as others may write meanwhile. Returns the bits that one of them has.
+/// Copies words one by one, as other CPUs may write them at the same time. Returns the bitwise OR
+/// of all words.
 ///
 /// # Safety
 ///
-/// There are as many words at `from`.
+/// `from` points to as many words as `to` has room for.
 #[inline(always)]
 unsafe fn copy_words(from: *const u64, to: &mut [u8]) -> u64 {
     let (mut from, mut bits) = (from, 0);
@@ -214,13 +223,14 @@ impl Memory for Access<'_> {
         self.range(address, to.len() as u64).ok_or(Unreadable)?;
         let from = address as usize as *const u8;
         if (address | to.len() as u64) % 8 == 0 {
-            // SAFETY: These bytes are in data of the home that stay, by its invariant, as it is not closed while this is there; the
-            // address is aligned.
+            // SAFETY: These bytes are in data of the home that stay, by its invariant, as the home
+            // is not closed while `self` exists; the address is aligned.
             let _ = unsafe { copy_words(from.cast(), to) };
             return Ok(());
         }
-        // SAFETY: The bytes are in data of the home that stay, by its invariant, as it is not closed while this is there. `to` is
-        // ours. It is C that copies, which allows others to write meanwhile.
+        // SAFETY: The bytes are in data of the home that stay, by its invariant, as the home is not
+        // closed while `self` exists. `to` is a Rust buffer. C code copies, so other CPUs may write
+        // at the same time.
         unsafe { bindings::ferro_gcov_copy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
         Ok(())
     }
@@ -233,8 +243,9 @@ impl Memory for Access<'_> {
             .ok_or(Unreadable)?;
         let mut from = address as usize as *const u64;
         for word in &mut words {
-            // SAFETY: These words are in data of the home that stay, by its invariant, as it is not closed while this is there; the
-            // address is aligned. The read is volatile, as others may write meanwhile.
+            // SAFETY: These words are in data of the home that stay, by its invariant, as the home
+            // is not closed while `self` exists; the address is aligned. The read is volatile, as
+            // other CPUs may write at the same time.
             *word = unsafe { from.read_volatile() };
             from = from.wrapping_add(1);
         }
@@ -246,20 +257,21 @@ impl Memory for Access<'_> {
         self.range(address, to.len() as u64)
             .filter(|_| (address | to.len() as u64) % 8 == 0)
             .ok_or(Unreadable)?;
-        // SAFETY: These words are in data of the home that stay, by its invariant, as it is not closed while this is there; the address
-        // is aligned.
+        // SAFETY: These words are in data of the home that stay, by its invariant, as the home is
+        // not closed while `self` exists; the address is aligned.
         Ok(unsafe { copy_words(address as usize as *const u64, to) } != 0)
     }
 
-    /// At once, not byte by byte.
+    /// Copies the string in one call, not byte by byte.
     fn string<'t>(&self, address: u64, to: &'t mut [u8]) -> Result<Option<&'t [u8]>, Unreadable> {
         let range = self.range(address, 1).ok_or(Unreadable)?;
         let left = range.size.wrapping_sub(address.wrapping_sub(range.start));
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let len = left.min(to.len());
         let (to, from) = (to.get_mut(..len).ok_or(Unreadable)?, address as usize);
-        // SAFETY: These bytes are in data of the home that stay, by its invariant, as it is not closed while this is there. `to` is
-        // ours, and as long. Compilers put names where nobody writes; if somebody does, C has copied what was there.
+        // SAFETY: These bytes are in data of the home that stay, by its invariant, as the home is
+        // not closed while `self` exists. `to` is a Rust buffer of the same length. Compilers put
+        // names into read-only data; should a name change nevertheless, C code does the copy.
         let found = unsafe {
             bindings::ferro_gcov_copy_string(to.as_mut_ptr().cast(), from as *const c_char, len)
         };
@@ -276,7 +288,7 @@ impl Memory for Access<'_> {
     }
 
     fn merge_function(&self, address: u64) -> Option<MergeFunction> {
-        // SAFETY: `builtin.c` has the table, which does not change.
+        // SAFETY: `builtin.c` has the table, which is constant.
         let functions = unsafe { &bindings::ferro_gcov_merge_functions };
         let index = functions
             .iter()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking objects over from whoever has them, and giving them back.
+//! Takes objects over from the previous exporter and gives them back.
 //!
-//! Contexts: process, sleeps; what is called has the lock that constructors take.
+//! Contexts: process, sleeps; the callbacks hold the lock that constructors take.
 
 use kernel::bindings;
 use kernel::prelude::*;
@@ -13,47 +13,50 @@ use super::object::Loaded;
 use super::owner;
 use super::owner::ModuleId;
 
-/// Who takes over.
+/// Receiver of the objects.
 pub(crate) trait Taker {
-    /// An object that is there. Whether it is taken.
+    /// Offers an existing object. Returns true if it is taken.
     fn object(object: Candidate) -> bool;
 
-    /// A module goes, whose objects may have been taken since the exit heard of it.
+    /// Removes a module whose objects may have been taken after the exit heard of its unloading.
     fn gone(module: ModuleId);
 
-    /// What was kept of objects that have gone: the contents of the file of this name.
+    /// Keeps the contents of the file `filename`, whose objects were unloaded.
     fn kept(filename: &[u8], gcda: &[u8]);
 
-    /// The next object to give back.
+    /// Returns the next object to give back.
     fn next() -> Option<Loaded>;
 }
 
-/// Lets a taker have all objects that are there, and what was kept of others. The exits see to it that it gets the later ones.
+/// Offers a taker all existing objects and the kept contents of others. The exits ensure that it
+/// gets the later ones.
 pub(crate) fn hand_over<T: Taker>(_exits: &Exits) {
     let taker = bindings::gcov_taker {
         object: Some(object::<T>),
         kept: Some(kept::<T>),
     };
-    // SAFETY: The functions are what `gcov_taker` asks for; it is used during this call only, which sleeps as this may.
+    // SAFETY: The functions have the types and rules of `gcov_taker`; it is used during this call
+    // only, which sleeps as this may.
     unsafe { bindings::ferro_gcov_hand_over(&raw const taker) };
 }
 
-/// Gives back all that [`Taker::next`] gives, but for what has gone.
+/// Gives back all objects that [`Taker::next`] returns, except those already unloaded.
 pub(crate) fn take_back<T: Taker>() {
     #[cfg(MODULE)]
-    // SAFETY: The function is what it asks for, and is called during this call only, which sleeps as this may.
+    // SAFETY: The function has the type and rules that it asks for, and is called during this call
+    // only, which sleeps as this may.
     unsafe {
         bindings::ferro_gcov_take_back(Some(next::<T>))
     };
 }
 
-/// Where the kernel was built, with a slash at its end.
+/// Returns the kernel's build directory, with a slash at its end.
 pub(crate) fn object_tree() -> &'static [u8] {
-    // SAFETY: `builtin.c` has the string, which stays as it is.
+    // SAFETY: `builtin.c` has the string, which is constant.
     unsafe { CStr::from_char_ptr((&raw const bindings::ferro_gcov_object_tree).cast()) }.to_bytes()
 }
 
-/// Whether the command line says to keep what modules that go have counted.
+/// Returns true if the command line asks to keep the counters of unloaded modules.
 pub(crate) fn persists() -> bool {
     // SAFETY: Reads a variable.
     unsafe { bindings::ferro_gcov_persist() }
@@ -63,8 +66,9 @@ pub(crate) fn persists() -> bool {
 ///
 /// `object` is valid, and its module stays during the call.
 unsafe extern "C" fn object<T: Taker>(object: *const bindings::gcov_object) -> bool {
-    // SAFETY: By the rules of this function. Who is handed over to has shown the exits, which are armed. If the exit may have been called
-    // before, `is_going()` says so below: its module stays until this returns.
+    // SAFETY: By the rules of this function. The caller of `hand_over()` has shown the exits, which
+    // are armed. If the exit may have been called before, `is_going()` says so below: its module
+    // stays until this returns.
     let arrived = match unsafe { Candidate::new(*object) } {
         Ok(arrived) => arrived,
         Err(error) => {
@@ -91,7 +95,7 @@ unsafe extern "C" fn kept<T: Taker>(
 ) {
     // SAFETY: By the rules of this function.
     let filename = unsafe { CStr::from_char_ptr(filename) };
-    // SAFETY: By the rules of this function; nobody changes them.
+    // SAFETY: By the rules of this function; the bytes do not change.
     let gcda = unsafe { core::slice::from_raw_parts(gcda.cast::<u8>(), size) };
     T::kept(filename.to_bytes(), gcda);
 }
@@ -102,8 +106,9 @@ unsafe extern "C" fn kept<T: Taker>(
 #[cfg(MODULE)]
 unsafe extern "C" fn next<T: Taker>(object: *mut bindings::gcov_object) -> bool {
     while let Some(next) = T::next() {
-        // None for Rust code. If its home is closed its module may be gone. If it is not, those who get it will see the module go: that takes the lock
-        // with which this is called.
+        // None for Rust code. If the home of an object is closed, its module may be freed. If not,
+        // the receiver will see the module's unloading, which takes the lock that this callback
+        // holds.
         if let Some(origin) = next.origin() {
             // SAFETY: By the rules of this function.
             unsafe { *object = origin };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Debugfs `gcov/`, as `builtin/tree.c` asks for it.
+//! Debugfs `gcov/`: the callbacks that `builtin/tree.c` needs.
 //!
-//! Contexts: process, sleeps; what is called has the lock of `builtin/tree.c`, and may have that of a directory.
+//! Contexts: process, sleeps; the callbacks hold the lock of `builtin/tree.c`, and may hold a
+//! directory's lock.
 
 use core::marker::PhantomData;
 
@@ -21,39 +22,42 @@ use crate::namespace::Id;
 use crate::namespace::Listed;
 use crate::namespace::Node;
 
-/// Who knows what is in it.
+/// Contents of the tree.
 pub(crate) trait Source: 'static {
-    /// What is behind a file that is open.
+    /// An open file.
     type Open: NodeOps;
 
-    /// Its operations.
+    /// File operations of [`Self::Open`].
     const FILES: &'static FileTable<Shared<Self::Open>>;
 
-    /// What a directory has under a name.
+    /// Looks a name up in a directory.
     fn lookup(dir: Id, name: &[u8]) -> Option<Node>;
 
-    /// Calls `f` with what a directory has from a position on, as long as it returns true.
+    /// Calls `f` with the entries of a directory from a position on, until it returns false.
     fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool);
 
-    /// Where the link beside a file leads, with NUL at its end.
+    /// Returns the target of the link next to a file, with a NUL at its end.
     fn target(id: Id) -> Result<KVec<u8>>;
 
-    /// A file is opened.
+    /// Opens a file.
     fn open(id: Id) -> Result<ARef<Shared<Self::Open>>>;
 }
 
-/// It is there until this is dropped; if this is forgotten, until the module has gone.
+/// The shown tree. Hides it when dropped; if forgotten, the tree stays until the module is
+/// unloaded.
 pub(crate) struct Shown(());
 
 impl Shown {
-    /// Makes it. Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM without debugfs; -EINVAL if the files are another module's.
+    /// Shows the tree. Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM without debugfs; -EINVAL if the
+    /// files belong to another module.
     pub(crate) fn new<S: Source>() -> Result<Self> {
         // SAFETY: A table is a `struct file_operations`, which stays: it is a static.
         if !unsafe { bindings::ferro_fops_owner_is_right(S::FILES.as_ptr().cast()) } {
             return Err(EINVAL);
         }
-        // SAFETY: The functions are what `ferro_gcov_tree` asks for, and of the module that owns the files; it and they stay until they
-        // are hidden: when this is dropped, or else by `builtin.c` when the module goes.
+        // SAFETY: The functions are the callbacks that `ferro_gcov_tree` asks for, in the module
+        // that owns the files. The functions and the files stay until they are hidden: when this is
+        // dropped, or else by `builtin.c` when the module is unloaded.
         to_result(unsafe { bindings::ferro_gcov_tree_show(Table::<S>::TREE) })?;
         Ok(Self(()))
     }
@@ -61,14 +65,16 @@ impl Shown {
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        // SAFETY: It is shown: there is one of these at a time, as `gcov/` can be made once.
+        // SAFETY: The tree is shown: only one `Shown` exists at a time, as `gcov/` can be made
+        // once.
         unsafe { bindings::ferro_gcov_tree_hide() };
     }
 }
 
-/// Something has gone: it is not found any more when this returns. Called without locks that a [`Source`] takes.
+/// Forgets removed entries: none can be looked up when this returns. The caller must not hold locks
+/// that a [`Source`] takes.
 pub(crate) fn forget() {
-    // SAFETY: It has no rules but that, which is about deadlocks.
+    // SAFETY: The only rule, the one above, is about deadlocks.
     unsafe { bindings::ferro_gcov_tree_forget() };
 }
 
@@ -134,8 +140,8 @@ unsafe extern "C" fn list<S: Source>(
             return false;
         }
         let mut len = 0;
-        // SAFETY: By the rules of this function, for all of this block: the entry is one of those that there is room for, which are the
-        // caller's alone. The name is copied as far as there is room for it.
+        // SAFETY: By the rules of this function, for all of this block: `entry` is within the room
+        // for `max` entries, which the caller alone uses. The name is copied as far as it fits.
         unsafe {
             let entry = entries.add(count);
             (&raw mut (*entry).node).write(listed.node.into());
@@ -157,7 +163,7 @@ unsafe extern "C" fn list<S: Source>(
 
 extern "C" fn target<S: Source>(id: u32) -> *mut c_char {
     match S::target(Id::new(id)) {
-        // From `kmalloc()`, as all vectors of this kind.
+        // Allocated by `kmalloc()`, as all vectors of this kind.
         Ok(target) => target.into_raw_parts().0.cast(),
         Err(_) => core::ptr::null_mut(),
     }
@@ -169,8 +175,8 @@ extern "C" fn target<S: Source>(id: u32) -> *mut c_char {
 unsafe extern "C" fn open<S: Source>(id: u32, object: *mut *mut c_void) -> c_int {
     match S::open(Id::new(id)) {
         Ok(open) => {
-            // SAFETY: By the rules of this function. The operations that the file gets are those of this type; they take the count
-            // from here when it is closed.
+            // SAFETY: By the rules of this function. The operations that the file gets are those of
+            // this type; they take the reference over and drop it when the file is closed.
             unsafe { object.write(ARef::into_raw(open).as_ptr().cast()) };
             0
         }
