@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A channel buffer: the writer's side, and its life from opening to closing.
+//! A channel buffer: the writer's side, and the lifetime from opening to closing.
 //!
-//! Contexts: [`Buf::switch`] runs where the client writes, on the buffer's CPU under [`Buf::writing`]
-//! (`engine_write.rs`). The rest runs in process context.
+//! Contexts: [`Buf::switch`] runs in the client's writing context, on the buffer's CPU under
+//! [`Buf::writing`] (`engine_write.rs`). The rest runs in process context.
 //!
 //! Locks, outermost first: CPU hotplug, the registry (`registry.rs`), [`Buf::reading`],
 //! [`Buf::writing`].
@@ -42,7 +42,7 @@ use crate::raw::abi::RchanBuf;
 use crate::spliced_pages::Loans;
 use crate::spliced_pages::ScanBudget;
 
-/// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
+/// A channel buffer. It starts with the `struct rchan_buf` that C code sees.
 #[repr(C)]
 #[pin_data(PinnedDrop)]
 pub(crate) struct Buf {
@@ -52,7 +52,7 @@ pub(crate) struct Buf {
     memory: PageBuf,
     padding: KVVec<Atomic<usize>>,
     dentry: SetOnce<Dentry>,
-    /// Whether the writer is inside the current sub-buffer, rather than waiting to enter it.
+    /// Set while the writer is inside the current sub-buffer; clear while it waits to enter.
     /// Written with release by the owner of the CPU, pairs with the acquire in `view()`.
     inside: Atomic<bool>,
     full: Atomic<u64>,
@@ -63,16 +63,16 @@ pub(crate) struct Buf {
     /// Serialises readers.
     #[pin]
     pub(crate) reading: Mutex<()>,
-    /// Sub-buffers that readers are done with; `bytes_consumed` belongs to the next one. Ahead of
-    /// `subbufs_consumed` by what is lent. Written with release under `reading`, pairs with the acquire
-    /// in `settle()`.
+    /// Number of sub-buffers that readers have finished; `bytes_consumed` belongs to the next one.
+    /// Ahead of `subbufs_consumed` by the lent sub-buffers. Written with release under `reading`,
+    /// pairs with the acquire in `settle()`.
     read: Atomic<usize>,
-    /// Sub-buffers that users have reported as consumed, if that is ahead of `subbufs_consumed`, as it is when some of
-    /// them are lent. Exchanged with release, pairs with the acquire in `settle()`.
+    /// Number of sub-buffers that users have reported as consumed, if ahead of `subbufs_consumed`
+    /// because some of them are lent. Exchanged with release, pairs with the acquire in `settle()`.
     reported: Atomic<usize>,
-    /// Begins and ends of [`Buf::reset`]: odd while it runs.
+    /// Number of begins and ends of [`Buf::reset`]: odd during a reset.
     resets: Atomic<usize>,
-    /// CPUs that are in [`Buf::unless_reset`].
+    /// Number of CPUs in [`Buf::unless_reset`].
     exchanging: Atomic<usize>,
     loans: Loans,
 }
@@ -120,7 +120,7 @@ impl Buf {
         self.channel.geometry()
     }
 
-    /// The CPU that writes.
+    /// Returns the CPU that writes.
     pub(crate) fn cpu(&self) -> CpuId {
         CpuId::new(self.abi.cpu.load(Relaxed)).unwrap_or(CpuId::ZERO)
     }
@@ -129,10 +129,11 @@ impl Buf {
         &self.memory
     }
 
-    /// Attaches the file that the client has made. On the CPU that writes, if it already does.
+    /// Attaches the client's file. Runs on the CPU that writes, if writing has begun.
     pub(crate) fn set_dentry(&self, dentry: Dentry) {
         with_irqs_off(|irqs| {
-            // In process context no write of this CPU is under way, so this waits and gets it.
+            // In process context no write of this CPU is under way, so this waits and gets the
+            // lock.
             let _guard = self.writing.enter(irqs);
             dentry.set_size(self.abi.early_bytes.load(Relaxed));
             self.abi.dentry.store(dentry.as_ptr(), Relaxed);
@@ -142,17 +143,17 @@ impl Buf {
 
     /// Enters the first sub-buffer: the last step of opening.
     ///
-    /// What the client answers is not asked for: it can refuse the next sub-buffers only.
+    /// Ignores the client's answer, which can refuse only later sub-buffers.
     pub(crate) fn enter_first(&self) {
         let (_, reserved) = self.start_subbuf(self.abi.start, core::ptr::null_mut(), false);
         self.enter(self.geometry().index(0), self.abi.start, reserved);
     }
 
-    /// Empties the buffer, as at its opening. The client does not write meanwhile.
+    /// Empties the buffer, as at its opening. The client must not write at the same time.
     pub(crate) fn reset(&self) {
         let _guard = self.reading.lock();
         self.abi.wakeup_work.sync();
-        // From here on nothing that was computed from the old counts gets into the new ones.
+        // After this, no value computed from the old counts can be stored.
         self.resets.fetch_add(1, Full);
         while self.exchanging.load(Acquire) != 0 {
             cpu_relax();
@@ -186,16 +187,16 @@ impl Buf {
         self.resets.fetch_add(1, Full);
     }
 
-    /// Exchanges a count, with a value that was computed since `resets` had been read, and returns
-    /// what `exchange` does. `None`, and nothing is exchanged, if the buffer has been reset since,
-    /// or is being reset.
+    /// Calls `exchange`, which stores a value computed after `resets` was read, and returns its
+    /// result. Returns `None` without calling it if the buffer has been reset since, or a reset is
+    /// running.
     ///
-    /// Context: any. A reset waits for this, on another CPU: interrupts are off here, and an NMI
-    /// that comes within the reset finds that it has begun.
+    /// Context: any. A reset waits for this on another CPU: interrupts are off here, and an NMI
+    /// within a reset sees that it has begun.
     fn unless_reset(&self, resets: usize, exchange: impl FnOnce() -> bool) -> Option<bool> {
         with_irqs_off(|_| {
-            // Before the look at `resets`; pairs with that in `reset()`: either this sees it, or it
-            // waits for this.
+            // Before the look at `resets`; pairs with the increment in `reset()`: either this CPU
+            // sees the reset, or the reset waits for this CPU.
             self.exchanging.fetch_add(1, Full);
             let is_same = resets % 2 == 0 && self.resets.load(Acquire) == resets;
             let exchanged = is_same.then(exchange);
@@ -215,10 +216,11 @@ impl Buf {
 
         let mut produced = self.abi.subbufs_produced.load(Relaxed);
         if let Some(closed) = geometry.close(produced, self.abi.offset.load(Relaxed)) {
-            // Before the count: who sees the new count must not take the old sub-buffer's offset
-            // for the new one's.
+            // Before the count: a reader that sees the new count must not take the old sub-buffer's
+            // offset for the new one's.
             self.inside.store(false, Release);
-            // Who interrupts this from here on, in what it calls, writes neither here nor in the next one.
+            // From this store on, a write that interrupts this function or its callees cannot write
+            // to the old or the new sub-buffer.
             self.abi.offset.store(geometry.blocked(), Relaxed);
             if let Some(padding) = self.padding.get(closed.index.get()) {
                 padding.store(closed.padding, Relaxed);
@@ -227,7 +229,7 @@ impl Buf {
             // Publishes the sub-buffer's data and its padding.
             self.abi.subbufs_produced.store(produced, Release);
             self.add_size(closed.bytes);
-            // Between the count and the look at the queue; a poller has its barrier between
+            // Orders the count before the look at the queue. A poller has its barrier between
             // queueing itself and looking at the count.
             barrier::smp_mb(barrier::Full);
             if self.abi.read_wait.is_active() {
@@ -239,14 +241,15 @@ impl Buf {
         let index = geometry.index(produced);
         let new = self.abi.start.wrapping_add(geometry.start(index).get());
         let old = self.abi.data.load(Relaxed);
-        // There is none if the first one was lent when the buffer was reset.
+        // None if the first sub-buffer was lent when the buffer was reset.
         let prev = match produced {
             0 => core::ptr::null_mut(),
             _ => old,
         };
         let full = self.is_full();
         if !full && !self.is_lent(index, &ScanBudget::few()) {
-            // The client reserves bytes by setting the offset. Who interrupts it then writes after them already.
+            // The client reserves bytes by setting the offset. A write that interrupts it then goes
+            // after the reserved bytes.
             self.abi.data.store(new, Relaxed);
         }
         let (may_enter, reserved) = self.start_subbuf(new, prev, full);
@@ -267,10 +270,11 @@ impl Buf {
         length
     }
 
-    /// Asks whether the next sub-buffer may be entered: the client if it has an opinion, else the
-    /// default, which loses new data rather than old. Also tells how many bytes at its start the client has reserved.
+    /// Asks the client if the next sub-buffer may be entered. A client without a callback gets the
+    /// default, which loses new data rather than old. Also returns the number of bytes that the
+    /// client has reserved at the start of the sub-buffer.
     ///
-    /// The writers of the header are blocked before and after it.
+    /// The writers of the header are blocked before and after the call.
     fn start_subbuf(&self, new: *mut u8, prev: *mut u8, full: bool) -> (bool, usize) {
         if full {
             count(&self.full, &self.abi.full_count);
@@ -282,28 +286,30 @@ impl Buf {
             .client()
             .subbuf_start(self, new, prev)
             .unwrap_or(!full);
-        // At once, for who comes in between.
+        // Blocks at once, in case a write interrupts.
         let offset = self.abi.offset.xchg(blocked, Relaxed);
-        // A client that adds to what it finds, rather than setting it, means 0.
+        // A client that has added to the blocked offset, rather than setting it, has added to 0.
         (may_enter, offset.checked_sub(blocked).unwrap_or(offset))
     }
 
-    /// Enters a sub-buffer, of which the first bytes are reserved, unless a part of it is lent.
+    /// Enters a sub-buffer with its first `reserved` bytes reserved, unless a part of it is lent.
     fn enter(&self, index: SubbufIndex, new: *mut u8, reserved: usize) -> bool {
         let looks = ScanBudget::few();
         self.loans.unless_lent(
             || self.is_lent(index, &looks),
             || {
                 self.abi.data.store(new, Relaxed);
-                // Before anybody writes there.
+                // Before any write to it.
                 self.inside.store(true, Release);
-                // From here on the writers of the header find room, those among them that interrupt this.
+                // After this store, the writers of the header find room, those that interrupt this
+                // included.
                 self.abi.offset.store(reserved, Release);
             },
         )
     }
 
-    /// Whether somebody is still to read bytes of a sub-buffer that have been spliced, as far as looks tell.
+    /// Returns true if spliced bytes of a sub-buffer are still unread, or may be: the scan may end
+    /// early.
     fn is_lent(&self, index: SubbufIndex, looks: &ScanBudget) -> bool {
         self.loans
             .is_lent(index, looks, |page| self.is_kept(index, page))
@@ -312,19 +318,19 @@ impl Buf {
     /// Lends a part of a sub-buffer: see [`Loans::lend`].
     pub(crate) fn lend(&self, index: SubbufIndex) {
         let start = self.geometry().start(index).get() % PAGE_SIZE;
-        // No overflow: it is within the buffer.
+        // Cannot overflow: the sub-buffer is within the buffer.
         let pages = (start + self.geometry().subbuf_size()).div_ceil(PAGE_SIZE);
         self.loans.lend(index, pages);
     }
 
-    /// A part of a sub-buffer has come back from pipes. Context: process.
+    /// Ends the loan of a part of a sub-buffer, which has left its pipes. Context: process.
     pub(crate) fn give_back(&self, index: SubbufIndex) {
         self.loans
             .give_back(index, |page| self.is_kept(index, page));
         self.settle(&ScanBudget::all());
     }
 
-    /// Whether somebody has a reference to a page of a sub-buffer, counted from its first one.
+    /// Returns true if a page of a sub-buffer, counted from its first one, has other references.
     fn is_kept(&self, index: SubbufIndex, page: usize) -> bool {
         let first = self.geometry().start(index).get() / PAGE_SIZE;
         self.memory.is_shared(first.saturating_add(page))
@@ -347,21 +353,21 @@ impl Buf {
         }
     }
 
-    /// Whether no sub-buffer is free.
+    /// Returns true if no sub-buffer is free.
     pub(crate) fn is_full(&self) -> bool {
         let all_used = || {
             let consumed = self.abi.subbufs_consumed.load(Acquire);
             let produced = self.abi.subbufs_produced.load(Relaxed);
             produced.wrapping_sub(consumed) >= self.geometry().n_subbufs()
         };
-        // Nobody tells us when a socket has finished with a page.
+        // A socket does not report when it has finished with a page.
         all_used() && {
             self.settle(&ScanBudget::few());
             all_used()
         }
     }
 
-    /// Consumes what has been read, or reported so, and is not lent any more.
+    /// Consumes the sub-buffers that were read, or reported so, and are not lent any longer.
     fn settle(&self, looks: &ScanBudget) {
         let resets = self.resets.load(Acquire);
         loop {
@@ -370,7 +376,7 @@ impl Buf {
             let new = settle(self.geometry(), consumed, goal, |index| {
                 self.is_lent(index, looks)
             });
-            // Release: what was read has been read before the writer may use the space.
+            // Release: the reads are complete before the writer may use the space.
             let exchange = || {
                 let counter = &self.abi.subbufs_consumed;
                 counter.cmpxchg(consumed, new, Release).is_ok()
@@ -381,17 +387,18 @@ impl Buf {
         }
     }
 
-    /// How often a sub-buffer was needed and none was free.
+    /// Returns how often a sub-buffer was needed and none was free.
     pub(crate) fn full_count(&self) -> u64 {
         self.full.load(Relaxed)
     }
 
-    /// How many records were too large.
+    /// Returns the number of records that were too large.
     pub(crate) fn big_count(&self) -> u64 {
         self.big.load(Relaxed)
     }
 
-    /// A user has finished with `n` more sub-buffers. Those that are lent are consumed when they come back.
+    /// Notes that a user has finished with `n` more sub-buffers. Lent ones are consumed when their
+    /// loan ends.
     pub(crate) fn consume(&self, n: usize) {
         let resets = self.resets.load(Acquire);
         loop {
@@ -401,25 +408,25 @@ impl Buf {
             let Some(new) = consume(self.geometry(), produced, consumed, n) else {
                 return;
             };
-            // Release: what was read has been read before the writer may use the space.
+            // Release: the reads are complete before the writer may use the space.
             let exchange = || self.reported.cmpxchg(reported, new, Release).is_ok();
             match self.unless_reset(resets, exchange) {
                 Some(false) => {}
                 Some(true) => break,
-                // It was of what the buffer had before.
+                // The report was about the data before the reset.
                 None => return,
             }
         }
         self.settle(&ScanBudget::few());
     }
 
-    /// The writer's counters, at one moment.
+    /// Returns a consistent snapshot of the writer's counters.
     pub(crate) fn view(&self) -> View {
         loop {
             let produced = self.abi.subbufs_produced.load(Acquire);
             let inside = self.inside.load(Acquire);
             let offset = self.abi.offset.load(Acquire);
-            // If the offset or the flag is that of a later sub-buffer, so is this count.
+            // If the offset or the flag belongs to a later sub-buffer, so does this count.
             if self.abi.subbufs_produced.load(Relaxed) == produced {
                 let offset = match inside {
                     true => offset,
@@ -430,12 +437,12 @@ impl Buf {
         }
     }
 
-    /// Unused bytes at the end of a completed sub-buffer.
+    /// Returns the number of unused bytes at the end of a completed sub-buffer.
     pub(crate) fn padding(&self, index: SubbufIndex) -> usize {
         self.padding.get(index.get()).map_or(0, |p| p.load(Relaxed))
     }
 
-    /// How far reading has come.
+    /// Returns the position of the reader.
     pub(crate) fn position(&self) -> Position {
         let consumed = self.abi.subbufs_consumed.load(Relaxed);
         Position::new(
@@ -445,26 +452,26 @@ impl Buf {
         )
     }
 
-    /// Moves on from `old`, in [`Buf::reading`]. False if the client has consumed sub-buffers
-    /// since.
+    /// Moves the position from `old` to `new`, under [`Buf::reading`]. Returns false if the client
+    /// has consumed sub-buffers since.
     pub(crate) fn set_position(&self, old: Position, new: Position) -> bool {
         if self.position() != old {
             return false;
         }
         self.abi.bytes_consumed.store(new.bytes, Relaxed);
-        // Release: what was read has been copied, or is lent.
+        // Release: the data were copied, or lent, before.
         self.read.store(new.consumed, Release);
         self.settle(&ScanBudget::all());
         true
     }
 
-    /// Whether the channel has been closed.
+    /// Returns true if the channel has been closed.
     pub(crate) fn is_finalized(&self) -> bool {
         self.abi.finalized.load(Acquire) != 0
     }
 
-    /// The channel is being closed: nobody writes any more, the file goes. Open files and mappings
-    /// keep the buffer.
+    /// Closes the buffer after the last write and removes its file. Open files and mappings keep
+    /// the buffer.
     pub(crate) fn close(&self) {
         self.abi.finalized.store(1, Release);
         self.abi.wakeup_work.sync();
@@ -472,15 +479,15 @@ impl Buf {
         self.channel.client().remove_buf_file(self.dentry.as_ref());
     }
 
-    /// Nobody has a reference any more.
+    /// Hides the buffer from writers after the last reference was dropped.
     pub(crate) fn on_last_put(&self) {
         self.abi.wakeup_work.sync();
         self.channel.forget(self);
     }
 }
 
-/// Counts on the CPU that owns the counters, where nothing else writes them. The header's counter is the
-/// lower half, also if a client has set it.
+/// Increments a counter, on the CPU that alone writes it. The counter in the header is the lower
+/// half, even if a client has set it.
 fn count(own: &Atomic<u64>, seen_by_c: &Atomic<u32>) {
     let low = seen_by_c.load(Relaxed);
     let high = own.load(Relaxed) & !u64::from(u32::MAX);

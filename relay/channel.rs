@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A channel: what its buffers have in common.
+//! Relay channels: the state that all buffers of a channel share.
 //!
 //! Contexts: process, except where stated.
 #![deny(unsafe_code)]
@@ -27,7 +27,7 @@ use crate::raw::abi;
 use crate::raw::abi::Rchan;
 use crate::raw::client::Client;
 
-/// A channel. C code sees the `struct rchan` that it starts with.
+/// A channel. It starts with the `struct rchan` that C code sees.
 #[repr(C)]
 pub(crate) struct Channel {
     pub(crate) abi: Rchan,
@@ -35,7 +35,7 @@ pub(crate) struct Channel {
     client: Client,
 }
 
-/// What a client passes to `relay_open()`.
+/// Arguments of `relay_open()`.
 pub(crate) struct OpenRequest<'a> {
     pub(crate) base_filename: Option<&'a CStr>,
     pub(crate) parent: *mut bindings::dentry,
@@ -46,7 +46,7 @@ pub(crate) struct OpenRequest<'a> {
 }
 
 impl Channel {
-    /// A channel without buffers.
+    /// Creates a channel without buffers.
     ///
     /// Errors: -ENOMEM.
     pub(crate) fn new(request: OpenRequest<'_>) -> Result<ARef<Self>> {
@@ -57,7 +57,7 @@ impl Channel {
                     version: abi::VERSION,
                     subbuf_size: geometry.subbuf_size(),
                     n_subbufs: geometry.n_subbufs(),
-                    // No overflow: the buffer has fewer than 2^32 bytes.
+                    // Cannot overflow: the buffer has fewer than 2^32 bytes.
                     alloc_size: geometry.bytes().next_multiple_of(PAGE_SIZE),
                     cb: request.callbacks,
                     kref: Refcount::new(1),
@@ -86,22 +86,23 @@ impl Channel {
         &self.client
     }
 
-    /// Whether all CPUs share one buffer. Context: any.
+    /// Returns true if all CPUs share one buffer. Context: any.
     pub(crate) fn is_global(&self) -> bool {
         self.abi.is_global.load(Relaxed) != 0
     }
 
-    /// Whether `cpu` has a buffer.
+    /// Returns true if `cpu` has a buffer.
     pub(crate) fn has_buf(&self, cpu: CpuId) -> bool {
         !self.abi.buf.slot(cpu).load(Relaxed).is_null()
     }
 
-    /// Makes the buffer of `cpu` and its file, and lets writers find it.
+    /// Makes the buffer of `cpu` and its file, and publishes the buffer to writers.
     ///
-    /// The first buffer decides whether it is the only one; it has `may_be_global` set.
+    /// The client decides at the first buffer if the channel is global; `may_be_global` is set for
+    /// that call.
     ///
-    /// Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if the client does not make a file, or if it
-    /// makes another buffer global than the first.
+    /// Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if the client does not make a
+    /// file, or if it decides otherwise than at the first buffer.
     pub(crate) fn add_buf(self: &ARef<Self>, cpu: CpuId, may_be_global: bool) -> Result<ARef<Buf>> {
         let buf = Buf::new(self, cpu)?;
         if let Some(dentry) = self.create_file(&buf, may_be_global)? {
@@ -115,7 +116,7 @@ impl Channel {
         Ok(buf)
     }
 
-    /// Lets writers find the buffer.
+    /// Publishes the buffer to writers.
     fn publish(&self, cpu: CpuId, buf: &Buf) {
         let pointer = core::ptr::from_ref(buf).cast_mut().cast();
         if self.is_global() {
@@ -127,7 +128,7 @@ impl Channel {
         }
     }
 
-    /// Takes a buffer that is about to be freed out of the writers' reach.
+    /// Hides a buffer that is about to be freed from writers.
     pub(crate) fn forget(&self, buf: &Buf) {
         let pointer = core::ptr::from_ref(buf).cast_mut().cast();
         for cpu in cpu::possible() {
@@ -138,10 +139,10 @@ impl Channel {
         }
     }
 
-    /// Sets what the files are called, as much of it as fits, and where they are.
+    /// Sets the base name of the files, truncated to fit, and their directory.
     pub(crate) fn set_name(&self, base: Option<&CStr>, parent: *mut bindings::dentry) {
         let bytes = base.map_or(&[][..], CStr::to_bytes);
-        // The last one stays a NUL.
+        // The last byte stays NUL.
         let places = self.abi.base_filename.iter().take(abi::NAME_MAX - 1);
         for (i, place) in places.enumerate() {
             let byte = bytes.get(i).copied().unwrap_or(0);
@@ -153,15 +154,15 @@ impl Channel {
             .store(base.is_some().into(), Relaxed);
     }
 
-    /// Whether the buffers have files.
+    /// Returns true if the buffers have files.
     pub(crate) fn has_name(&self) -> bool {
         self.abi.has_base_filename.load(Relaxed) != 0
     }
 
-    /// Has the client make the file of a buffer, if the files have names.
+    /// Calls the client to make the file of a buffer, if the files have names.
     ///
-    /// Errors: those of the client, -ENOMEM, -EINVAL if the client has changed its mind about whether
-    /// the channel is global.
+    /// Errors: the client's, -ENOMEM, -EINVAL if the client has changed its decision that the
+    /// channel is global, or is not.
     fn create_file(&self, buf: &Buf, may_be_global: bool) -> Result<Option<Dentry>> {
         let global = self.is_global();
         let name = self.file_name(buf.cpu())?;
@@ -178,7 +179,7 @@ impl Channel {
 
     /// Makes the files of buffers that have none.
     ///
-    /// Errors: those of [`Channel::create_file`]; then there is none.
+    /// Errors: those of [`Channel::create_file`]; then no file exists.
     pub(crate) fn create_files(&self, bufs: &[ARef<Buf>]) -> Result<KVec<Dentry>> {
         let mut files = KVec::with_capacity(bufs.len(), GFP_KERNEL)?;
         for buf in bufs {
@@ -195,7 +196,7 @@ impl Channel {
         Ok(files)
     }
 
-    /// The name of the file of `cpu`, with a NUL at its end, if the files have names.
+    /// Returns the file name of `cpu`, with a NUL at its end, if the files have names.
     fn file_name(&self, cpu: CpuId) -> Result<Option<KVec<u8>>> {
         if !self.has_name() {
             return Ok(None);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine's own writing, beside that of the header's inline functions.
+//! Writes by the engine itself; the header's inline functions write without it.
 //!
-//! Contexts: any, a write to the same buffer included, be it by a probe or an NMI; interrupts are off meanwhile.
-//! Locks: [`Buf::writing`], innermost.
+//! Contexts: any, also within a write to the same buffer, from a probe or an NMI; interrupts are
+//! off during the write. Locks: [`Buf::writing`], innermost.
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu::with_irqs_off;
@@ -14,10 +14,10 @@ use kernel::sync::atomic::Release;
 use crate::buf::Buf;
 
 impl Buf {
-    /// Writes a record of `length` bytes, which `fill` copies to the offset that it gets.
+    /// Writes a record of `length` bytes; `fill` copies the bytes to the offset passed to it.
     ///
-    /// False, and the record is counted as lost, if no sub-buffer is free, it does not fit in one, or
-    /// somebody else writes and must not be waited for.
+    /// Returns false and counts the record as lost if no sub-buffer is free, if it does not fit
+    /// into one, or if another writer is active and must not be waited for.
     pub(crate) fn try_write(
         &self,
         irqs: &IrqsOff,
@@ -44,17 +44,17 @@ impl Buf {
             return false;
         }
         let index = geometry.index(self.abi.subbufs_produced.load(Relaxed));
-        // No overflow, neither here nor below: the record fits in the sub-buffer.
+        // Cannot overflow, here or below: the record fits in the sub-buffer.
         if !fill(geometry.start(index).get() + offset) {
             return false;
         }
-        // Release: who sees the offset, in `Buf::view()`, sees the record.
+        // Release: a reader that sees the offset in `Buf::view()` sees the record.
         self.abi.offset.store(offset + length, Release);
         true
     }
 
-    /// [`Buf::switch`] for the inline functions of the header, which is refused, and the record counted as lost,
-    /// if it has interrupted another switch, a write or a flush of the buffer.
+    /// [`Buf::switch`] for the inline functions of the header. If it has interrupted another
+    /// switch, a write or a flush of the buffer, it does nothing and counts the record as lost.
     pub(crate) fn try_switch(&self, length: usize) -> usize {
         with_irqs_off(|irqs| match self.writing.enter(irqs) {
             Some(_guard) => self.switch(length),
@@ -65,9 +65,9 @@ impl Buf {
         })
     }
 
-    /// Ends the current sub-buffer. On the CPU that writes, unless the channel is global.
+    /// Ends the current sub-buffer. Runs on the CPU that writes, unless the channel is global.
     ///
-    /// Nothing happens from within a write of the buffer: its sub-buffer is not complete.
+    /// Does nothing from within a write to the buffer, as the sub-buffer is not complete then.
     pub(crate) fn flush(&self) {
         with_irqs_off(|irqs| {
             if let Some(_guard) = self.writing.enter(irqs) {
@@ -76,7 +76,7 @@ impl Buf {
         });
     }
 
-    /// Records that were refused, by [`Buf::try_write`] for whatever reason, or by [`Buf::try_switch`].
+    /// Returns the number of records that [`Buf::try_write`] or [`Buf::try_switch`] has refused.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }

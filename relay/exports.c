@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the Rust relay engine needs C for: exporting the functions that it
- * defines, and a mutex that is ready at boot.
+ * C part of the Rust relay engine: exports its functions, and defines a mutex that is usable at
+ * boot.
  */
 #include <linux/export.h>
 #include <linux/ferrotrace_relay.h>

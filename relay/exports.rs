@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where C comes in: the functions of `<linux/relay.h>`, and the operations of a buffer's file.
+//! C functions of `<linux/relay.h>`, and the file operations of buffers.
 //!
-//! Contexts: those that the header's functions have in the C engine. `relay_switch_subbuf()` runs
-//! wherever the client writes; `relay_buf_full()`, `relay_stats()` and `relay_subbufs_consumed()`
-//! anywhere, as may `relay_try_write()` of `<linux/ferrotrace_relay.h>`; the rest in process context, except
-//! that flushing a global channel may be done anywhere but in an NMI.
+//! Contexts: as in the C engine. `relay_switch_subbuf()` runs in the client's writing context.
+//! `relay_buf_full()`, `relay_stats()`, `relay_subbufs_consumed()` and `relay_try_write()` of
+//! `<linux/ferrotrace_relay.h>` may run in any context. A global channel may be flushed in any
+//! context except NMI. The rest runs in process context.
 
 use core::ptr::NonNull;
 
@@ -40,8 +40,9 @@ use crate::raw::client::Client;
 use crate::registry;
 use crate::RelayEngine;
 
-// SAFETY: The count is that of the structure that C sees, which C code does not lower. `Channel::new()`, which the private fields
-// make the only maker, has instances in a box with a count of 1.
+// SAFETY: The count is in the structure that C sees, and C code does not lower it.
+// `Channel::new()`, the only constructor as the fields are private, makes instances in a box with a
+// count of 1.
 unsafe impl Counted for Channel {
     fn count(&self) -> &Refcount {
         &self.abi.kref
@@ -49,8 +50,9 @@ unsafe impl Counted for Channel {
 }
 impl_always_refcounted!(Channel);
 
-// SAFETY: The count is that of the structure that C sees, which C code does not lower. `Buf::new()`, which the private fields
-// make the only maker, has instances in a pinned box with a count of 1.
+// SAFETY: The count is in the structure that C sees, and C code does not lower it. `Buf::new()`,
+// the only constructor as the fields are private, makes instances in a pinned box with a count of
+// 1.
 unsafe impl Counted for Buf {
     fn count(&self) -> &Refcount {
         &self.abi.kref
@@ -65,14 +67,16 @@ impl PinnedDrop for Buf {
     }
 }
 
-// SAFETY: `Buf` is `repr(C)` and starts with the structure, whose layout `abi.rs` compares with the header's.
+// SAFETY: `Buf` is `repr(C)` and starts with the structure, whose layout `abi.rs` compares with the
+// header's.
 unsafe impl CBuf for Buf {
     fn as_raw(&self) -> *mut bindings::rchan_buf {
         core::ptr::from_ref(self).cast_mut().cast()
     }
 }
 
-// SAFETY: Clients give their files the buffer as data, as the header has it, and remove them before the buffer is freed.
+// SAFETY: Clients give their files the buffer as data, as the header requires, and remove them
+// before the buffer is freed.
 unsafe impl FileOps for Buf {
     const MAPPABLE: bool = true;
     const SPLICEABLE: bool = true;
@@ -110,29 +114,29 @@ unsafe impl FileOps for Buf {
     }
 }
 
-/// The file operations that clients give their files.
+/// File operations for the files of clients.
 #[no_mangle]
 static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<RelayEngine>());
 
-/// The channel that a client passed.
+/// Converts a client's channel pointer.
 ///
 /// # Safety
 ///
 /// `chan` is NULL or was returned by `relay_open()` and not closed since.
 unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
-    // SAFETY: The caller guarantees that it came from `relay_open()`, which hands out the `rchan` that our `Channel` starts with,
-    // and that nobody closes it, so it stays.
+    // SAFETY: The caller guarantees that the pointer was returned by `relay_open()`, which returns
+    // the `rchan` that our `Channel` starts with, and that the channel is not closed, so it stays.
     unsafe { chan.cast::<Channel>().as_ref() }
 }
 
-/// The buffer that a CPU writes.
+/// Returns the buffer to which a CPU writes.
 ///
 /// # Safety
 ///
 /// The channel is open, which keeps the buffers in its slots.
 unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
-    // SAFETY: `Channel::publish()` puts only buffers into the slots, whose pointers are those of a `Buf`; the caller guarantees
-    // that the channel is open, and an open channel holds a count of each.
+    // SAFETY: `Channel::publish()` puts only pointers to a `Buf` into the slots. The caller
+    // guarantees that the channel is open, and an open channel holds a reference to each buffer.
     unsafe {
         channel
             .abi
@@ -144,12 +148,12 @@ unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
     }
 }
 
-/// Opens a channel; NULL if that fails.
+/// Opens a channel; returns NULL on failure.
 ///
 /// # Safety
 ///
-/// `cb` is NULL or callbacks that stay valid until the channel is closed; `base_filename` is NULL or a
-/// string; `parent` is NULL or a directory.
+/// `cb` is NULL or callbacks that stay valid until the channel is closed; `base_filename` is NULL
+/// or a string; `parent` is NULL or a directory.
 #[export]
 unsafe extern "C" fn relay_open(
     base_filename: *const c_char,
@@ -167,7 +171,8 @@ unsafe extern "C" fn relay_open(
         return core::ptr::null_mut();
     };
     let base_filename = NonNull::new(base_filename.cast_mut())
-        // SAFETY: The caller guarantees that what is not NULL is a string; it is used during this call only.
+        // SAFETY: The caller guarantees that a pointer other than NULL is a string; it is used
+        // during this call only.
         .map(|name| unsafe { CStr::from_char_ptr(name.as_ptr()) });
     let request = OpenRequest {
         base_filename,
@@ -180,12 +185,12 @@ unsafe extern "C" fn relay_open(
     registry::open(request).map_or(core::ptr::null_mut(), |channel| channel.cast_mut().cast())
 }
 
-/// Gives files to a channel that was opened without a name.
+/// Makes the files of a channel that was opened without a name.
 ///
 /// # Safety
 ///
-/// `chan` is NULL or open, and nobody closes it meanwhile; `base_filename` is NULL or a string; `parent` is
-/// NULL or a directory.
+/// `chan` is NULL or open, and is not closed during this call; `base_filename` is NULL or a string;
+/// `parent` is NULL or a directory.
 #[export]
 unsafe extern "C" fn relay_late_setup_files(
     chan: *mut bindings::rchan,
@@ -195,7 +200,8 @@ unsafe extern "C" fn relay_late_setup_files(
     if chan.is_null() || base_filename.is_null() {
         return EINVAL.to_errno();
     }
-    // SAFETY: The caller guarantees that what is not NULL is a string; it is used during this call only.
+    // SAFETY: The caller guarantees that a pointer other than NULL is a string; it is used during
+    // this call only.
     let name = unsafe { CStr::from_char_ptr(base_filename) };
     registry::late_setup(chan.cast(), name, parent).map_or_else(|e| e.to_errno(), |()| 0)
 }
@@ -212,14 +218,14 @@ unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
     }
 }
 
-/// Ends the current sub-buffer of every CPU.
+/// Ends the current sub-buffer of each CPU.
 ///
 /// # Safety
 ///
-/// `chan` is NULL or open; nobody closes it meanwhile.
+/// `chan` is NULL or open, and is not closed during this call.
 #[export]
 unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
-    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
+    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return;
     };
@@ -237,7 +243,7 @@ unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
 ///
 /// # Safety
 ///
-/// `chan` is NULL or open; nobody writes it meanwhile.
+/// `chan` is NULL or open, and is not written to during this call.
 #[export]
 unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
     if !chan.is_null() {
@@ -245,37 +251,39 @@ unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
     }
 }
 
-/// Moves to the next sub-buffer; the slow path of writing. 0 if the record cannot be written.
+/// Moves to the next sub-buffer; the slow path of writing. Returns 0 if the record cannot be
+/// written.
 ///
 /// # Safety
 ///
-/// `buf` is the buffer of this CPU, of an open channel, and nobody else writes it.
+/// `buf` is the buffer of this CPU, of an open channel, and has no other writer at this time.
 #[export]
 unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: usize) -> usize {
-    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf` that one of our `Buf` starts
-    // with, and that nobody else writes to it.
+    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf`
+    // that one of our `Buf` starts with, and that it has no other writer.
     unsafe { &*buf.cast::<Buf>() }.try_switch(length)
 }
 
-/// Whether no sub-buffer is free.
+/// Returns 1 if no sub-buffer is free, else 0.
 ///
 /// # Safety
 ///
 /// `buf` is a buffer of an open channel.
 #[export]
 unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
-    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf` that one of our `Buf` starts with.
+    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf`
+    // that one of our `Buf` starts with.
     unsafe { &*buf.cast::<Buf>() }.is_full().into()
 }
 
-/// User space has read `consumed` more sub-buffers of `cpu`.
+/// Records that user space has read `consumed` more sub-buffers of `cpu`.
 ///
 /// # Safety
 ///
-/// `chan` is NULL or open; nobody closes it meanwhile.
+/// `chan` is NULL or open, and is not closed during this call.
 #[export]
 unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32, consumed: usize) {
-    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
+    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
     let Some((channel, cpu)) = (unsafe { channel(chan) }).zip(CpuId::new(cpu)) else {
         return;
     };
@@ -285,11 +293,11 @@ unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32
     }
 }
 
-/// A count over all CPUs.
+/// Returns a counter, summed over all CPUs.
 ///
 /// # Safety
 ///
-/// `chan` is NULL or open; nobody closes it meanwhile.
+/// `chan` is NULL or open, and is not closed during this call.
 #[export]
 unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> usize {
     let is_set = |flag: u32| c_int::try_from(flag).is_ok_and(|flag| flags & flag != 0);
@@ -301,7 +309,7 @@ unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> us
     } else {
         return 0;
     };
-    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
+    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return 0;
     };
@@ -309,11 +317,11 @@ unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> us
     usize::try_from(unsafe { sum(channel, count) }).unwrap_or(usize::MAX)
 }
 
-/// Adds up something over the buffers of a channel.
+/// Sums a counter over the buffers of a channel.
 ///
 /// # Safety
 ///
-/// The channel is open, and nobody closes it meanwhile.
+/// The channel is open, and is not closed during this call.
 unsafe fn sum(channel: &Channel, count: impl Fn(&Buf) -> u64) -> u64 {
     let cpus = cpu::possible().take(if channel.is_global() { 1 } else { usize::MAX });
     // SAFETY: The caller guarantees that the channel stays open during this call.
@@ -321,19 +329,19 @@ unsafe fn sum(channel: &Channel, count: impl Fn(&Buf) -> u64) -> u64 {
     counts.fold(0, u64::wrapping_add)
 }
 
-/// Writes a record to the buffer of this CPU, or to the only one.
+/// Writes a record to the buffer of this CPU, or to the global buffer.
 ///
 /// # Safety
 ///
-/// `chan` is NULL or open, and nobody closes it meanwhile; `length` bytes at `data` are readable if
-/// they fit in a sub-buffer.
+/// `chan` is NULL or open, and is not closed during this call; `length` bytes at `data` are
+/// readable if they fit in a sub-buffer.
 #[export]
 unsafe extern "C" fn relay_try_write(
     chan: *mut bindings::rchan,
     data: *const c_void,
     length: usize,
 ) -> bool {
-    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
+    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return false;
     };
@@ -345,26 +353,27 @@ unsafe extern "C" fn relay_try_write(
         let Some(buf) = (unsafe { buf_of(channel, cpu) }) else {
             return false;
         };
-        // SAFETY: `try_write()` calls this only if the record fits in a sub-buffer, in which case the caller guarantees that `data`
-        // is readable; `at` is a place of `length` bytes that no other writer gets.
+        // SAFETY: `try_write()` calls this only if the record fits in a sub-buffer, in which case
+        // the caller guarantees that `data` is readable; `at` is a place of `length` bytes that no
+        // other writer gets.
         buf.try_write(irqs, length, |at| unsafe {
             buf.memory().copy_in(at, data.cast(), length)
         })
     })
 }
 
-/// How many records [`relay_try_write`] has not written.
+/// Returns the number of records that [`relay_try_write`] has lost.
 ///
 /// # Safety
 ///
-/// `chan` is NULL or open; nobody closes it meanwhile.
+/// `chan` is NULL or open, and is not closed during this call.
 #[export]
 unsafe extern "C" fn relay_try_write_lost(chan: *mut bindings::rchan) -> u64 {
-    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
+    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
     unsafe { channel(chan).map_or(0, |channel| sum(channel, Buf::lost)) }
 }
 
-/// Makes the buffers of a CPU that comes up.
+/// Makes the buffers of a CPU that is brought up.
 ///
 /// # Safety
 ///

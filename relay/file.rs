@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Relay files: what user space does with a buffer.
+//! File operations of a relay buffer.
 //!
-//! Contexts: process. Locks: [`Buf::reading`], around each `read()` and `splice()`; the latter comes with
-//! the pipe locked.
+//! Contexts: process. Locks: [`Buf::reading`], around each `read()` and `splice()`. `splice()` is
+//! called with the pipe locked.
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Chunk;
@@ -20,11 +20,11 @@ use kernel::sync::barrier;
 use crate::buf::Buf;
 
 impl Buf {
-    /// `read()`: copies data without padding, as much as there is and fits, and consumes it.
+    /// `read()`: copies and consumes the available data that fit, without padding.
     ///
-    /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; what did not
-    /// arrive is not consumed. -EINTR if the task is being killed: in overwrite mode the writer may
-    /// be ahead again and again.
+    /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; bytes that
+    /// were not copied are not consumed. -EINTR if the task is being killed: in overwrite mode the
+    /// writer may overtake the reader repeatedly.
     pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
@@ -38,17 +38,17 @@ impl Buf {
             let len = chunk.len.min(to.left());
             let from = self.memory().range(chunk.start.get(), len).ok_or(EIO)?;
             to.copy(from)?;
-            // In overwrite mode the writer may have come round while we copied; then this was not
-            // the sub-buffer's data, or not all of it. The barrier keeps the copy before the look.
+            // In overwrite mode, the writer may have wrapped around during the copy and overwritten
+            // the data. The barrier orders the copy before the check.
             barrier::smp_mb(barrier::Read);
             if self.next_chunk(position).0.consumed != position.consumed {
                 continue;
             }
-            // Consume a sub-buffer with its last byte, not with the next read.
+            // Consumes a sub-buffer with its last byte, not with the next read.
             let (next, _) = self.next_chunk(position.advance(len));
             if self.set_position(old, next) {
                 to.commit(len);
-                // As mainline: user space sees in fdinfo where in the buffer reading has come to.
+                // As mainline: fdinfo shows the offset of the reader in the buffer.
                 let start = self.geometry().start(self.geometry().index(next.consumed));
                 to.end_at(start.get().saturating_add(next.bytes));
             }
@@ -56,8 +56,8 @@ impl Buf {
         Ok(())
     }
 
-    /// `splice()` and `sendfile()`: as `read()`, but the data stays where it is, and is consumed when it
-    /// has left the pipe.
+    /// `splice()` and `sendfile()`: like `read()`, but the data are not copied. They are consumed
+    /// when they have left the pipe.
     ///
     /// Errors: -EAGAIN if the pipe is full, -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn splice_to(&self, to: &mut PipeDst<'_>) -> Result {
@@ -72,7 +72,7 @@ impl Buf {
             };
             let index = self.geometry().index(position.consumed);
             self.lend(index);
-            // In overwrite mode the writer may have come round before it was kept out.
+            // In overwrite mode, the writer may have entered the sub-buffer before the loan.
             if self.next_chunk(position).0.consumed != position.consumed {
                 self.returned(index.get());
                 continue;
@@ -91,7 +91,7 @@ impl Buf {
         Ok(())
     }
 
-    /// Bytes of the sub-buffer with this index have left a pipe.
+    /// Notes that bytes of the sub-buffer with this index have left a pipe.
     pub(crate) fn returned(&self, index: usize) {
         self.give_back(self.geometry().index(index));
     }
@@ -100,8 +100,8 @@ impl Buf {
         position.next_chunk(self.geometry(), self.view(), |index| self.padding(index))
     }
 
-    /// `poll()`: readable when a sub-buffer is complete, as is what is left when the channel has
-    /// been closed.
+    /// `poll()`: readable if a sub-buffer is complete, or if the channel is closed and has unread
+    /// data.
     pub(crate) fn poll_events(&self) -> u32 {
         let mut mask = 0;
         let finalized = self.is_finalized();
@@ -116,9 +116,9 @@ impl Buf {
         mask
     }
 
-    /// `mmap()`: the whole buffer, read-only.
+    /// `mmap()`: maps the whole buffer, read-only.
     ///
-    /// Errors: -EINVAL for a part of it, -EPERM for a writable mapping.
+    /// Errors: -EINVAL for a part of the buffer, -EPERM for a writable mapping.
     pub(crate) fn check_mmap(&self, request: &MmapRequest) -> Result {
         if request.page_offset != 0 || request.size != self.memory().len() {
             return Err(EINVAL);
@@ -129,7 +129,7 @@ impl Buf {
         Ok(())
     }
 
-    /// The page of a mapping.
+    /// Returns a page for a mapping.
     pub(crate) fn page_at(&self, index: usize) -> Option<PageRef> {
         self.memory().page(index)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The channels that are open, for closing them and for CPUs that come up later.
+//! Registry of open channels, for closing them and for CPUs that are brought up later.
 //!
 //! Contexts: process. Locks, outermost first: CPU hotplug, the registry's mutex, a buffer's
-//! readers. The client's file callbacks are called with the registry locked while files are made
-//! late or a CPU comes up, so they cannot open or close channels.
+//! readers. The registry is locked during the client's file callbacks if files are made late or a
+//! CPU is brought up. Such callbacks must not open or close channels.
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu;
@@ -19,7 +19,7 @@ use crate::channel::Channel;
 use crate::channel::OpenRequest;
 use crate::raw::mutex::RegistryMutex;
 
-/// The channels that are open.
+/// The open channels.
 static CHANNELS: RegistryMutex<KVec<Open>> = RegistryMutex::new(KVec::new());
 
 /// An open channel and its references to its buffers.
@@ -29,19 +29,19 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Makes the buffer of `cpu` if there is none. On failure nothing has changed.
+    /// Makes the buffer of `cpu` if it has none. A failure changes nothing.
     fn add_buf(&mut self, cpu: CpuId) -> Result {
         if self.channel.has_buf(cpu) {
             return Ok(());
         }
-        // First, so that nothing can fail once the buffer is there.
+        // First, so that nothing can fail once the buffer exists.
         self.bufs.reserve(1, GFP_KERNEL)?;
         let buf = self.channel.add_buf(cpu, self.bufs.is_empty())?;
         self.bufs.push(buf, GFP_KERNEL)?;
         Ok(())
     }
 
-    /// Makes the files that the channel was opened without. On failure nothing has changed.
+    /// Makes the files that the channel was opened without. A failure changes nothing.
     fn late_setup(
         &self,
         hotplug: &HotplugOff,
@@ -61,7 +61,7 @@ impl Open {
             if self.channel.is_global() {
                 attach();
             } else {
-                // Where the writer adds to the size of the file.
+                // On this CPU the writer adds to the size of the file.
                 hotplug.call_on(buf.cpu(), &attach);
             }
         }
@@ -75,10 +75,10 @@ impl Open {
     }
 }
 
-/// Opens a channel with a buffer for every CPU that is online.
+/// Opens a channel with a buffer for each online CPU.
 ///
 /// The returned pointer is valid until the channel is closed. Errors: those of
-/// [`Channel::add_buf`], so also -EINTR; whatever had been made has been undone then.
+/// [`Channel::add_buf`], -EINTR included; then all changes are undone.
 pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     let channel = Channel::new(request)?;
     let pointer = core::ptr::from_ref::<Channel>(&channel);
@@ -88,15 +88,15 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     };
 
     let result = loop {
-        // Buffers may have gigabytes: without a lock that others need.
+        // Without a lock that other tasks need: buffers may have gigabytes.
         if let Err(e) = cpu::online().try_for_each(|cpu| open.add_buf(cpu)) {
             break Err(e);
         }
-        // A CPU on its way up is neither online yet nor prepared again, so hold it off.
+        // A CPU that is being brought up is not online yet and is not prepared again: wait for it.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
         if !cpu::online().all(|cpu| open.channel.has_buf(cpu)) {
-            // It has come up since.
+            // A CPU has come online since.
             continue;
         }
         break match channels.reserve(1, GFP_KERNEL) {
@@ -113,9 +113,9 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     result
 }
 
-/// Makes the files of a channel that was opened without a name, and of CPUs that come up later.
+/// Makes the files of a channel that was opened without a name, also for CPUs brought up later.
 ///
-/// Errors: -ENOENT if there is no such channel, -EEXIST if it has files, those of
+/// Errors: -ENOENT if the channel is not open, -EEXIST if it has files, those of
 /// [`Channel::create_files`].
 pub(crate) fn late_setup(
     channel: *const Channel,
@@ -128,15 +128,15 @@ pub(crate) fn late_setup(
     open.late_setup(&hotplug, name, parent)
 }
 
-/// Closes a channel. What its files and mappings still need is freed with them.
+/// Closes a channel. Open files and mappings keep their buffers until they are closed.
 ///
-/// Errors: -ENOENT if there is no such channel.
+/// Errors: -ENOENT if the channel is not open.
 pub(crate) fn close(channel: *const Channel) -> Result {
     let mut channels = CHANNELS.lock();
     let index = find(&channels, channel)?;
     let open = channels.remove(index).map_err(|_| ENOENT)?;
     if channels.is_empty() {
-        // Nobody frees a static when the module goes.
+        // Statics are not dropped when the module is unloaded.
         *channels = KVec::new();
     }
     drop(channels);
@@ -144,23 +144,23 @@ pub(crate) fn close(channel: *const Channel) -> Result {
     Ok(())
 }
 
-/// Ends the current sub-buffer of every CPU, each on its own CPU with interrupts off. Sleeps.
+/// Ends the current sub-buffer of each CPU, on that CPU with interrupts off. Sleeps.
 ///
-/// Errors: -ENOENT if there is no such channel.
+/// Errors: -ENOENT if the channel is not open.
 pub(crate) fn flush(channel: *const Channel) -> Result {
     let hotplug = HotplugOff::new();
     for_each_buf(channel, |buf| hotplug.call_on(buf.cpu(), &|| buf.flush()))
 }
 
-/// Empties all buffers. The client does not write meanwhile.
+/// Empties all buffers. The client must not write at the same time.
 ///
-/// Errors: -ENOENT if there is no such channel.
+/// Errors: -ENOENT if the channel is not open.
 pub(crate) fn reset(channel: *const Channel) -> Result {
     for_each_buf(channel, Buf::reset)
 }
 
-/// Calls `f` for each buffer of a channel, without the registry's mutex: `f` may have to wait for a
-/// reader, and the reader for anything that user space can make a page fault wait for.
+/// Calls `f` for each buffer of a channel, without the registry's mutex. `f` may have to wait for a
+/// reader, and a reader for a page fault that user space delays.
 fn for_each_buf(channel: *const Channel, f: impl Fn(&Buf)) -> Result {
     let nth = |index| -> Result<Option<ARef<Buf>>> {
         let channels = CHANNELS.lock();
@@ -175,10 +175,10 @@ fn for_each_buf(channel: *const Channel, f: impl Fn(&Buf)) -> Result {
     Ok(())
 }
 
-/// Makes the buffers of a CPU that is about to come up.
+/// Makes the buffers of a CPU that is about to be brought up.
 ///
-/// Errors: -ENOMEM, whatever the reason, as the C engine has it; it is printed. Buffers made before
-/// the failure stay: the CPU may come up another time.
+/// Errors: -ENOMEM for any cause, as the C engine returns; the cause is printed. Buffers made
+/// before the failure stay: the CPU may be brought up later.
 pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
     let mut channels = CHANNELS.lock();
     for open in channels.iter_mut() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The relay engine: per-CPU buffers that kernel code writes and user space reads.
+//! Relay engine: per-CPU buffers that kernel code writes and user space reads.
 //!
-//! It implements `<linux/relay.h>`. `exports.rs` has the C functions; `registry.rs` the open channels;
-//! `channel.rs`, `buf.rs` (with `engine_write.rs`) and `file.rs` an object each; `raw/` the structures that C sees, and the calls to
-//! clients. The arithmetic is in `ferro_core::relay`. See `Documentation/relay.rst`.
+//! Implements `<linux/relay.h>`. `exports.rs` has the C functions, `registry.rs` the open channels,
+//! `channel.rs` a channel, `buf.rs` and `engine_write.rs` a buffer, and `file.rs` its file. `raw/`
+//! has the structures that C sees and the calls to clients. The arithmetic is in
+//! `ferro_core::relay`. See `Documentation/relay.rst`.
 
 use ferro_gkhi::points::CpuPrepare;
 use ferro_gkhi::Registered;
@@ -28,7 +29,7 @@ module! {
 }
 
 struct RelayEngine {
-    /// The kernel calls a built-in engine by its name.
+    /// `None` if built in: the kernel then calls `relay_prepare_cpu()`.
     _prepare: Option<Registered<CpuPrepare>>,
 }
 

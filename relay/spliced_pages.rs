@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sub-buffers with bytes in pipes, and in the sockets that they were sent to.
+//! Sub-buffers whose bytes are in pipes, or in sockets that the pipes were spliced to.
 //!
-//! The writer does not enter such a sub-buffer: not in no-overwrite mode, since it counts as consumed
-//! only when it has come back, nor in overwrite mode, where the record is lost instead, and counted. So
-//! what a pipe holds does not change.
+//! The writer does not enter such a sub-buffer, so the contents of a pipe do not change. In
+//! no-overwrite mode the sub-buffer counts as consumed only after its bytes have left. In overwrite
+//! mode the record is lost and counted.
 //!
-//! A pipe gives back what it had. A socket does not: it has references to pages. So the pages are looked at
-//! when the last pipe has finished with a sub-buffer, in process context, and only those between the first and the
-//! last that somebody keeps are looked at again: by readers all of them, by the writer, who has interrupts off,
-//! [`ScanBudget::WRITER`] at a time. The writer goes on there the next time, after a lost record.
+//! A pipe reports when its bytes have left; a socket does not: it keeps page references. So the
+//! engine scans the pages for references when the last pipe is done with a sub-buffer, in process
+//! context. Later scans look only at the pages between the first and the last that are still
+//! referenced. Readers scan all of these. The writer has interrupts off and scans
+//! [`ScanBudget::WRITER`] at a time; after a lost record, its next scan continues there.
 //!
-//! Contexts: lending in process context under [`Buf::reading`](crate::buf::Buf::reading), coming back
-//! in process context, the rest anywhere. No locks.
+//! Contexts: loans start in process context under [`Buf::reading`](crate::buf::Buf::reading) and
+//! end in process context; the rest runs in any. No locks.
 #![deny(unsafe_code)]
 
 use core::cell::Cell;
@@ -29,19 +30,19 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 
-/// How many pages may still be looked at.
+/// Number of pages that may still be scanned.
 pub(crate) struct ScanBudget(Cell<usize>);
 
 impl ScanBudget {
-    /// How many the writer looks at with interrupts off.
+    /// Pages that the writer may scan with interrupts off.
     const WRITER: usize = 64;
 
-    /// In any context.
+    /// Budget for any context.
     pub(crate) fn few() -> Self {
         Self(Cell::new(Self::WRITER))
     }
 
-    /// In process context.
+    /// Budget for process context.
     pub(crate) fn all() -> Self {
         Self(Cell::new(usize::MAX))
     }
@@ -52,10 +53,11 @@ impl ScanBudget {
     }
 }
 
-/// Pages of a sub-buffer, counted from its first one, between which lies all that may be kept beyond pipes: `first` to
-/// before `end`.
+/// Range of a sub-buffer's pages that may still be referenced outside of pipes, counted from its
+/// first page: from `first` up to, not including, `end`.
 ///
-/// Packed into a word with a number that each loan changes, so that a look that began before it does not end it.
+/// Packed into a word with a number that each loan increments, so that a scan from before a loan
+/// cannot overwrite it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PinnedRange {
     loan: u64,
@@ -83,25 +85,25 @@ impl PinnedRange {
     }
 }
 
-/// What is lent of a buffer.
+/// Loans of a buffer's sub-buffers.
 pub(crate) struct Loans {
     subbufs: KVVec<Subbuf>,
-    /// The writer is taking a sub-buffer. Written by it with a barrier after it, see
+    /// Set while the writer enters a sub-buffer. The writer stores it with a barrier after it, see
     /// [`Loans::unless_lent`]; pairs with the atomic in [`Loans::lend`].
     entering: Atomic<bool>,
 }
 
 struct Subbuf {
-    /// Runs of its bytes that are in pipes. Lowered with release by who has read them; pairs with the
-    /// acquire in [`Loans::is_lent`].
+    /// Number of byte runs in pipes. Lowered with release by the task that has read a run; pairs
+    /// with the acquire in [`Loans::is_lent`].
     runs: Atomic<usize>,
-    /// A [`PinnedRange`], exchanged with release after a look and with full ordering by a new loan; pairs with the
-    /// acquire in [`Loans::look`].
+    /// A [`PinnedRange`], exchanged with release after a scan and with full ordering by a new loan;
+    /// pairs with the acquire in [`Loans::look`].
     kept: Atomic<u64>,
 }
 
 impl Loans {
-    /// Nothing is lent. Errors: -ENOMEM, -EINTR if the task is being killed.
+    /// Creates the state without loans. Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn new(n_subbufs: usize) -> Result<Self> {
         let mut subbufs = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
         for _ in 0..n_subbufs {
@@ -118,11 +120,11 @@ impl Loans {
         })
     }
 
-    /// Keeps the writer out of a sub-buffer, which has parts of so many pages. If it is already in, the writer's
-    /// counters say so when this returns.
+    /// Keeps the writer out of a sub-buffer that spans `pages` pages. If the writer has already
+    /// entered it, the writer's counters say so when this returns.
     pub(crate) fn lend(&self, index: SubbufIndex, pages: usize) {
         if let Some(subbuf) = self.subbufs.get(index.get()) {
-            // First: who sees the new loan in `kept` sees this.
+            // First: a CPU that sees the new loan in `kept` sees this.
             subbuf.runs.fetch_add(1, Full);
             loop {
                 let old = subbuf.kept.load(Relaxed);
@@ -136,30 +138,31 @@ impl Loans {
                 }
             }
         }
-        // Either the writer has seen this, or we see it entering. It has interrupts or preemption off
-        // on another CPU and calls nobody meanwhile.
+        // Either the writer has seen this loan, or the loop sees the writer entering. The writer is
+        // on another CPU with interrupts or preemption off, and calls no client code at that point.
         while self.entering.load(Acquire) {
             cpu_relax();
         }
     }
 
-    /// Undoes [`Loans::lend`], but for what `shared()` says of a page. Context: process.
+    /// Ends a loan; pages for which `shared()` returns true stay marked. Context: process.
     pub(crate) fn give_back(&self, index: SubbufIndex, shared: impl Fn(usize) -> bool) {
         let Some(subbuf) = self.subbufs.get(index.get()) else {
             return;
         };
-        // The word first: a loan since then has changed it, and then its pages, which may not be in the pipe yet, are not
-        // judged.
+        // The word first: a later loan changes it, and then its pages, which may not be in the pipe
+        // yet, are not scanned.
         let word = subbuf.kept.load(Acquire);
-        // Before the writer has to. If two are the last, it has to.
+        // Saves the writer a scan. If two callers are the last at the same time, the writer has to
+        // scan.
         if subbuf.runs.load(Acquire) == 1 {
             subbuf.narrow(word, shared);
         }
         subbuf.runs.fetch_sub(1, Release);
     }
 
-    /// Whether bytes of a sub-buffer are in pipes, or pages of it kept, as `shared()` says of a page, or are still to
-    /// be looked at.
+    /// Returns true if bytes of a sub-buffer are in pipes, if `shared()` returns true for one of
+    /// its pages, or if the budget ends before all pages are scanned.
     pub(crate) fn is_lent(
         &self,
         index: SubbufIndex,
@@ -171,10 +174,10 @@ impl Loans {
             .is_some_and(|subbuf| subbuf.look(looks, shared))
     }
 
-    /// Has the writer enter a sub-buffer, unless it is lent.
+    /// Calls `enter`, unless `is_lent` returns true. Returns true if it was called.
     pub(crate) fn unless_lent(&self, is_lent: impl FnOnce() -> bool, enter: impl FnOnce()) -> bool {
         self.entering.store(true, Relaxed);
-        // Between telling that it enters and the look at what is lent.
+        // Orders the store to `entering` before the look at the loans.
         barrier::smp_mb(barrier::Full);
         let free = !is_lent();
         if free {
@@ -186,7 +189,8 @@ impl Loans {
 }
 
 impl Subbuf {
-    /// Looks whether bytes are in pipes, and then which pages are still kept, from the first one on, until one is.
+    /// Returns true if bytes are in pipes or a page is still referenced. Scans from the first
+    /// marked page to the first referenced one.
     fn look(&self, looks: &ScanBudget, shared: impl Fn(usize) -> bool) -> bool {
         loop {
             let word = self.kept.load(Acquire);
@@ -198,14 +202,15 @@ impl Subbuf {
             while first < old.end && looks.take() && !shared(first) {
                 first += 1;
             }
-            // Each further round has looks that have been taken.
+            // Each further round has used up budget.
             if first == old.first || self.set(word, PinnedRange { first, ..old }) {
                 return first < old.end;
             }
         }
     }
 
-    /// Finds the first and the last page that are kept, if `word` is still what is known of them. Context: process.
+    /// Narrows the range to the first and the last page that are still referenced, unless `word`
+    /// has changed. Context: process.
     fn narrow(&self, word: u64, shared: impl Fn(usize) -> bool) {
         let shared = |page: &usize| {
             if page % 1024 == 0 {
@@ -222,9 +227,9 @@ impl Subbuf {
         self.set(word, PinnedRange { first, end, ..old });
     }
 
-    /// Notes what a look has found; false if a loan or another look came in between, whose result counts.
+    /// Stores the result of a scan; returns false if a loan or another scan was faster.
     fn set(&self, word: u64, new: PinnedRange) -> bool {
-        // Who gave up a reference has finished with the bytes.
+        // A task that dropped a page reference has finished with the bytes before.
         barrier::smp_mb(barrier::Full);
         self.kept.cmpxchg(word, new.pack(), Release).is_ok()
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The structures of `<linux/relay.h>`, field for field.
+//! Structures of `<linux/relay.h>`, field for field.
 //!
-//! C clients and the header's inline functions read and write them without telling us, so each
-//! field that changes is an atomic. Sizes and offsets are checked against the header when this is
-//! compiled.
+//! C clients and the header's inline functions access them at any time, so each field that changes
+//! is an atomic. Sizes and offsets are compared with the header at compile time.
 
 use core::mem::offset_of;
 use core::mem::size_of;
@@ -59,7 +58,8 @@ pub(crate) struct RchanBuf {
 }
 
 impl RchanBuf {
-    /// The buffer of `cpu`, empty, whose bytes are `memory`; `padding` has an element for each sub-buffer.
+    /// Initialises the empty buffer of `cpu` with its `memory`; `padding` has an element for each
+    /// sub-buffer.
     ///
     /// Errors: -EOVERFLOW.
     pub(crate) fn new(
@@ -97,9 +97,9 @@ impl RchanBuf {
     }
 }
 
-// SAFETY: `new()` initialises the field with this offset for this type, and nobody else can make such work. What is pinned is
-// not freed before it is dropped, which waits for the work; a client that still writes after it has closed its channel
-// breaks the rules of the header.
+// SAFETY: `new()` initialises the field with this offset for this type, and no other code can make
+// such work. A pinned object is not freed before it is dropped, and the drop waits for the work; a
+// client that still writes after it has closed its channel breaks the rules of the header.
 unsafe impl HasIrqWork for RchanBuf {
     const OFFSET: usize = offset_of!(Self, wakeup_work);
 
@@ -115,9 +115,10 @@ impl PinnedDrop for RchanBuf {
     }
 }
 
-// SAFETY: The pointers are to memory that no task owns: what is done with them is up to whoever does it, with `unsafe`.
+// SAFETY: The pointers are to memory that no task owns; each use of them is in an `unsafe` block of
+// its own.
 unsafe impl Send for RchanBuf {}
-// SAFETY: What changes is atomic, or has a lock of its own; the pointers do not change.
+// SAFETY: Fields that change are atomic or have a lock of their own; the pointers do not change.
 unsafe impl Sync for RchanBuf {}
 
 /// `struct rchan`.
@@ -143,13 +144,14 @@ pub(crate) struct Rchan {
 
 // SAFETY: The pointers are the client's, and are only passed back to it.
 unsafe impl Send for Rchan {}
-// SAFETY: What changes is atomic; the pointers do not change, and are only passed back to the client.
+// SAFETY: Fields that change are atomic; the pointers do not change, and are only passed back to
+// the client.
 unsafe impl Sync for Rchan {}
 
 /// Length of the header's `base_filename`.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// What the header's version of these structures is called.
+/// Version of these structures in the header.
 pub(crate) const VERSION: u32 = bindings::RELAYFS_CHANNEL_VERSION;
 
 ferro_sys::same_offset!(
@@ -164,7 +166,7 @@ ferro_sys::same_offset!(
 static_assert!(size_of::<bindings::rchan>() == bindings::FERRO_SIZE_rchan as usize);
 static_assert!(size_of::<bindings::rchan_buf>() == bindings::FERRO_SIZE_rchan_buf as usize);
 
-/// Asserts that fields of two structures stand at the same place.
+/// Asserts that fields of two structures have the same offsets.
 macro_rules! same_layout {
     ($ours:ty, $theirs:ty, [$($our:ident = $($their:ident).+),* $(,)?]) => {
         static_assert!(size_of::<$ours>() == size_of::<$theirs>());

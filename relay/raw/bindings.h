@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the relay engine and the safe API on top of it need of the kernel's
- * headers, and what the engine's C and its Rust share.
+ * Kernel headers for the relay engine and the safe API on top of it, and declarations that the
+ * engine's C and Rust share.
  */
 #ifndef _FERROTRACE_RELAY_BINDINGS_H
 #define _FERROTRACE_RELAY_BINDINGS_H
@@ -12,7 +12,7 @@
 
 struct mutex;
 
-/* For the list of open channels. */
+/* Protects the list of open channels. */
 extern struct mutex relay_rust_mutex;
 
 /* As in rust/sys/bindings.h. */

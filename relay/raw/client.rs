@@ -2,7 +2,7 @@
 
 //! Calls to the client's callbacks.
 //!
-//! Contexts: [`Client::subbuf_start`] where a record is written; the others in process context.
+//! Contexts: [`Client::subbuf_start`] in the writing context; the others in process context.
 
 use core::ptr::NonNull;
 
@@ -17,13 +17,14 @@ use kernel::sync::atomic::Relaxed;
 
 use super::abi::Rchan;
 
-/// A buffer that C sees.
+/// A buffer that C code sees.
 ///
 /// # Safety
 ///
-/// The pointer is that of a `struct rchan_buf` that this object starts with, for as long as it is there.
+/// The pointer refers to a `struct rchan_buf` that this object starts with, for as long as the
+/// object exists.
 pub(crate) unsafe trait CBuf {
-    /// For the C side.
+    /// Returns the pointer for C code.
     fn as_raw(&self) -> *mut bindings::rchan_buf;
 }
 
@@ -54,7 +55,7 @@ type RemoveBufFile = unsafe extern "C" fn(*mut bindings::dentry) -> c_int;
 const FILE_MODE: bindings::umode_t = 0o400;
 
 impl Client {
-    /// The callbacks, if all that is mandatory is there.
+    /// Returns the callbacks, or `None` if a mandatory one is missing.
     ///
     /// # Safety
     ///
@@ -70,7 +71,8 @@ impl Client {
         })
     }
 
-    /// Whether a sub-buffer may be entered; `None` if the client leaves that to the default.
+    /// Asks the client if a sub-buffer may be entered; returns `None` if the client has no such
+    /// callback.
     pub(crate) fn subbuf_start(
         &self,
         buf: &impl CBuf,
@@ -78,15 +80,16 @@ impl Client {
         prev: *mut u8,
     ) -> Option<bool> {
         let subbuf_start = self.subbuf_start?;
-        // SAFETY: By the type invariant it is callable and keeps the rules; the buffer is borrowed, and the client only passes
-        // on the other two, or compares them, unless they are sub-buffers of it.
+        // SAFETY: By the type invariant it is callable and keeps the rules; the buffer is borrowed,
+        // and the client only passes on the other two pointers, or compares them, unless they are
+        // sub-buffers of it.
         Some(unsafe { subbuf_start(buf.as_raw(), new.cast(), prev.cast()) } != 0)
     }
 
-    /// Has the client make the file of a buffer, called `name`, which ends with NUL.
+    /// Calls the client to make the file `name`, which ends with NUL, for a buffer.
     ///
-    /// Without a name the call only asks whether the channel is global, and there is no file.
-    /// Errors: what the client returned, -EINVAL if that was NULL.
+    /// Without a name the call only asks if the channel is global, and no file is made. Errors: the
+    /// client's, -EINVAL if the client returned NULL.
     pub(crate) fn create_buf_file(
         &self,
         channel: &Rchan,
@@ -94,8 +97,9 @@ impl Client {
         name: Option<&[u8]>,
     ) -> Result<Option<Dentry>> {
         let parent = name.map_or(core::ptr::null_mut(), |_| channel.parent.load(Relaxed));
-        // SAFETY: By the type invariant it is callable and keeps the rules; the name, which ends with NUL, is a string, or there
-        // is none; the buffer is borrowed; `is_global` is an atomic, which may be written.
+        // SAFETY: By the type invariant it is callable and keeps the rules; the name is NULL or a
+        // string, as it ends with NUL; the buffer is borrowed; `is_global` is an atomic, which may
+        // be written.
         let dentry = unsafe {
             (self.create_buf_file)(
                 name.map_or(core::ptr::null(), <[u8]>::as_ptr),
@@ -110,11 +114,12 @@ impl Client {
         Ok(name.map(|_| unsafe { Dentry::get(dentry) }))
     }
 
-    /// Has the client remove the file of a buffer. As we hold the dentry, this is safe even if the
-    /// file has gone with its directory.
+    /// Calls the client to remove the file of a buffer. The engine holds a reference to the dentry,
+    /// so this is safe even if the file was removed with its directory.
     pub(crate) fn remove_buf_file(&self, dentry: Option<&Dentry>) {
         let dentry = dentry.map_or(core::ptr::null_mut(), Dentry::as_ptr);
-        // SAFETY: By the type invariant it is callable and keeps the rules; the dentry is counted during the call, or NULL.
+        // SAFETY: By the type invariant it is callable and keeps the rules; the dentry is NULL or
+        // has a reference during the call.
         unsafe { (self.remove_buf_file)(dentry) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registry's mutex. Channels may be opened before a lock of Rust could have been initialised.
+//! The registry's mutex, defined in C: channels may be opened before Rust could initialise a lock.
 //!
 //! Contexts: process; sleeps.
 
@@ -8,18 +8,20 @@ use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 
-/// What the registry's mutex protects.
+/// Data that the registry's mutex protects.
 pub(crate) struct RegistryMutex<T>(StaticMutex<T>);
 
 impl<T> RegistryMutex<T> {
-    /// For one static only: a second one would have the same mutex, and taking both would be a deadlock.
+    /// Creates the only instance, for a static: a second one would use the same mutex, and taking
+    /// both would deadlock.
     pub(crate) const fn new(data: T) -> Self {
-        // SAFETY: `exports.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module. If there were two of
-        // these, the mutex would still let one task at a time at the data of each.
+        // SAFETY: `exports.c` defines the mutex with `DEFINE_MUTEX()` for this, in the same module.
+        // With two instances, the mutex would still let only one task at a time access the data of
+        // each.
         Self(unsafe { StaticMutex::new(&raw mut bindings::relay_rust_mutex, data) })
     }
 
-    /// Waits for the mutex.
+    /// Locks the mutex; sleeps until it is free.
     pub(crate) fn lock(&'static self) -> StaticGuard<T> {
         self.0.lock()
     }
