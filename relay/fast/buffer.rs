@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The buffer of a CPU: what the writer reports, and what user space does with its file.
+//! A per-CPU buffer: wake-ups for the writer, and the operations of the buffer's file.
 //!
-//! Contexts: [`Buffer::wake_readers`] where a record is written, any; the rest in process context.
+//! Contexts: [`Buffer::wake_readers`] in the writing context, any; the rest in process context.
 //! Locks: [`Buffer::reading`], around each `read()`.
 #![deny(unsafe_code)]
 
@@ -30,12 +30,12 @@ use kernel::sync::Refcount;
 use crate::persistent::Place;
 use crate::raw::ring::RingMem;
 
-/// A buffer, kept by its channel and by whoever has its file open or mapped.
+/// A buffer. Its channel and each open file or mapping hold a reference.
 #[pin_data]
 pub(crate) struct Buffer {
     pub(crate) count: Refcount,
     memory: ARef<Shared<RingMem>>,
-    /// Those who wait, and the work that wakes them.
+    /// Queue of waiting readers, with the work that wakes them.
     #[pin]
     readers: WithIrqWork<WaitQueue>,
     /// Serialises readers that do not map the buffer.
@@ -44,7 +44,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes the buffer of `cpu`, empty, without a file: in the memory of its channel, if that is to survive a reboot.
+    /// Makes the empty buffer of `cpu`, without a file. A persistent channel's buffer is in
+    /// `place`.
     ///
     /// Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn new(ring: Ring, cpu: CpuId, place: Option<&Place>) -> Result<ARef<Self>> {
@@ -64,33 +65,34 @@ impl Buffer {
         Ok(first_ref(buffer))
     }
 
-    /// Its memory.
+    /// Returns the memory.
     pub(crate) fn memory(&self) -> &ARef<Shared<RingMem>> {
         &self.memory
     }
 
-    /// Those who wait.
+    /// Returns the queue of waiting readers.
     pub(crate) fn readers(&self) -> &WaitQueue {
         &self.readers
     }
 
-    /// A reader that waits may have to be woken: what it waits for is there, or it can make room.
+    /// Wakes waiting readers: their data may be there, or they can make room.
     pub(crate) fn wake_readers(&self) {
-        // The barrier between the change of the writer's words and this look is in `Ring::reserve()`.
+        // The barrier between the change of the writer's words and this look is in
+        // `Ring::reserve()`.
         if self.readers.is_active() {
-            // Waking takes locks that whoever is being traced may hold.
+            // Waking takes locks that the traced code may hold.
             self.readers.queue();
         }
     }
 
-    /// How much of a run a reader takes that has room for `left` bytes: whole records.
+    /// Returns the number of bytes of a run that fit into `left` bytes, in whole records.
     fn whole_records(&self, run: &Run, left: u64) -> u64 {
         if run.bytes <= left {
             return run.bytes;
         }
         let mut bytes = 0;
-        // Each record has at least a header, so this ends, whatever user space and the writer have made of
-        // the place.
+        // Each record has at least a header, so the loop ends, whatever user space and the writer
+        // have written there.
         while let Some(header) = self.memory.header(run.start + bytes) {
             let next = bytes + header.bytes();
             if next > left {
@@ -101,12 +103,12 @@ impl Buffer {
         bytes
     }
 
-    /// `read()`: copies complete records without padding, as many as there are and fit, and consumes
-    /// them. A record is never split: what a reader that is overtaken goes on with is a record too.
+    /// `read()`: copies and consumes as many complete records as fit, without padding. A record is
+    /// never split: a reader that was overtaken continues at a record's start, too.
     ///
-    /// An empty buffer reads as 0 bytes. Errors: -EMSGSIZE if the next record does not fit, -EBUSY if
-    /// another reader has moved the position meanwhile, -EFAULT; all of them only if nothing has been
-    /// copied. What did not arrive is not consumed.
+    /// An empty buffer reads as 0 bytes. Errors: -EMSGSIZE if the next record does not fit, -EBUSY
+    /// if another reader has moved the position at the same time, -EFAULT; each only if nothing has
+    /// been copied. Bytes that were not copied are not consumed.
     pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
@@ -119,7 +121,7 @@ impl Buffer {
             let bytes = self.whole_records(&run, u64::try_from(to.left())?);
             let from = self.memory.data(run.start, bytes).ok_or(EIO)?;
             let len = from.len();
-            // If user memory ends before, what arrived has whole records too, maybe none.
+            // If user memory ends early, the copied bytes are cut to whole records, possibly none.
             let copied = u64::try_from(to.copy_some(from))?;
             let bytes = match copied < bytes {
                 true => self.whole_records(&run, copied),
@@ -134,7 +136,7 @@ impl Buffer {
             if bytes == 0 {
                 return Err(EFAULT);
             }
-            // Padding goes with the last byte before it, not with the next read.
+            // Consumes padding with the last byte before it, not with the next read.
             let (next, _) = self.memory.next_run(run.start + bytes);
             if !self.memory.set_consumed(consumed, next) {
                 return Err(EBUSY);
@@ -144,8 +146,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// `poll()`: readable when as much is there as the reader's watermark asks for, or a record was
-    /// lost for want of room, or the channel has been closed and something is left.
+    /// `poll()`: readable if the data reach the reader's watermark, if a record was lost because
+    /// the buffer was full, or if the channel is closed and data are left.
     pub(crate) fn poll_events(&self) -> u32 {
         if self.memory.is_closed() {
             let left = self.memory.next_run(self.memory.consumed()).1.is_some();
@@ -155,7 +157,8 @@ impl Buffer {
             };
             return events::ERR | events::HUP | readable;
         }
-        // The poller is in the queue; this is between that and its look at the writer's words.
+        // The poller is in the queue. The barrier orders that before its look at the writer's
+        // words.
         barrier::smp_mb(barrier::Full);
         if !self.memory.is_due() {
             self.memory.look_after();
@@ -166,7 +169,7 @@ impl Buffer {
         }
     }
 
-    /// `mmap()`: any pages, read-only, or the reader's page alone, writable.
+    /// `mmap()`: maps any pages read-only, or the reader's page alone, writable.
     ///
     /// Errors: -EINVAL past the end, -EPERM for another writable mapping.
     pub(crate) fn check_mmap(&self, request: &MmapRequest) -> Result {
@@ -185,12 +188,12 @@ impl Buffer {
         Ok(())
     }
 
-    /// The page of a mapping.
+    /// Returns a page for a mapping.
     pub(crate) fn page_at(&self, index: usize) -> Option<PageRef> {
         self.memory.page(index)
     }
 
-    /// The channel is closed: nobody writes any more.
+    /// Closes the buffer after the last write.
     pub(crate) fn close(&self) {
         self.memory.set_closed();
         self.readers.sync();

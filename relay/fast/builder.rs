@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a channel is to be.
+//! Builder for fast relay channels.
 #![deny(unsafe_code)]
 
 use core::panic::Location;
@@ -15,16 +15,16 @@ use crate::files::Files;
 use crate::files::Parent;
 use crate::persistent::place;
 
-/// What happens when no sub-buffer is free.
+/// Behaviour of a channel when no sub-buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// New records are lost, until a reader has consumed a sub-buffer.
+    /// Loses new records until a reader has consumed a sub-buffer.
     NoOverwrite,
-    /// The oldest sub-buffer is lost: a flight recorder.
+    /// Overwrites the oldest sub-buffer: a flight recorder.
     Overwrite,
 }
 
-/// Describes a channel before it is opened.
+/// Builder for a channel.
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
     dir: &'a CStr,
@@ -38,8 +38,8 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// A channel of 8 sub-buffers of 64 KiB a CPU that does not overwrite, with files `cpu0`, `cpu1`,
-    /// ... in the debugfs directory `dir`, for root.
+    /// Starts with 8 sub-buffers of 64 KiB per CPU, no overwriting, and files `cpu0`, `cpu1`, ...
+    /// in the debugfs directory `dir`, for root.
     pub(crate) fn new(dir: &'a CStr) -> Self {
         Self {
             dir,
@@ -53,13 +53,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What the files are called, before the number of the CPU.
+    /// Sets the base name of the files, to which the CPU number is appended.
     pub fn base_name(self, base: &'a CStr) -> Self {
         Self { base, ..self }
     }
 
-    /// Bytes in a sub-buffer, a power of two of at least 64. A record is never split, so it has to
-    /// fit, with its header of 8 bytes.
+    /// Sets the size of a sub-buffer in bytes, a power of two of at least 64. A record is never
+    /// split, so it must fit with its header of 8 bytes.
     pub fn subbuf_size(self, subbuf_size: usize) -> Self {
         Self {
             subbuf_size,
@@ -67,17 +67,18 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Sub-buffers of a CPU, a power of two of at least 2.
+    /// Sets the number of sub-buffers per CPU, a power of two of at least 2.
     pub fn n_subbufs(self, n_subbufs: usize) -> Self {
         Self { n_subbufs, ..self }
     }
 
-    /// What happens when no sub-buffer is free.
+    /// Sets the behaviour when no sub-buffer is free.
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Permission bits of the files. Who reads by mapping needs to write the reader's page.
+    /// Sets the permission bits of the files. A reader that maps a buffer must be able to write the
+    /// reader's page.
     pub fn permissions(self, permissions: u16) -> Self {
         Self {
             permissions: permissions & 0o666,
@@ -85,7 +86,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The text of the file `format`, which describes the records as tracefs does, by their type.
+    /// Sets the text of the file `format`, which describes the records by type, in the way of
+    /// tracefs.
     pub fn format(self, format: &'a str) -> Self {
         Self {
             format: Some(format),
@@ -93,11 +95,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Puts the buffers into memory that survives a reboot: that which the kernel's command line reserves with this name
-    /// (`reserve_mem=8M:4096:NAME`). It has as many sub-buffers as there is room for, unless [`Builder::n_subbufs`] is called
-    /// after this.
+    /// Puts the buffers into memory that survives a reboot: the memory that the kernel's command
+    /// line reserves under this name (`reserve_mem=8M:4096:NAME`). The channel gets as many
+    /// sub-buffers as fit, unless [`Builder::n_subbufs`] is called after this.
     ///
-    /// What the last boot left there stays, to be read with `ferrotrace recover NAME`.
+    /// The data of the last boot stay there, to be read with `ferrotrace recover NAME`.
     pub fn reserved(self, name: &'a CStr) -> Self {
         Self {
             reserved: Some(name),
@@ -108,11 +110,12 @@ impl<'a> Builder<'a> {
 
     /// Opens the channel.
     ///
-    /// While the kernel boots this works from early initcalls on; the files come when debugfs does.
+    /// During boot this works from early initcalls on; the files are made once debugfs is ready.
     ///
-    /// Context: process; sleeps. [`ChannelError::Invalid`] also stands for names that are empty, have a slash or are not
-    /// UTF-8. With [`Builder::reserved`] also `ENXIO` if there is no such memory, `EAGAIN` while another channel has it, or readers of
-    /// an earlier one, `ENOSPC` if it is too small.
+    /// Context: process; sleeps. [`ChannelError::Invalid`] also stands for names that are empty,
+    /// have a slash or are not UTF-8. With [`Builder::reserved`] also `ENXIO` if there is no such
+    /// memory, `EAGAIN` while another channel or readers of an earlier one use it, `ENOSPC` if it
+    /// is too small.
     #[track_caller]
     pub fn open(self) -> Result<Channel, ChannelError> {
         must_sleep()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An open channel, as its client has it.
+//! Client's handle of an open channel.
 //!
 //! Contexts: process, except where stated.
 #![deny(unsafe_code)]
@@ -22,30 +22,30 @@ use crate::files::Files;
 use crate::persistent::Seat;
 use crate::registry;
 
-/// A fast relay channel, closed when it is dropped.
+/// A fast relay channel. Closed when dropped.
 ///
-/// User space that has a file or a mapping open keeps its buffer. A channel that is forgotten, as with `mem::forget()`,
-/// is closed when the module that has opened it goes. Where nothing may sleep, as in a handler of a probe, dropping it
-/// leaves that to a work item.
+/// Open files and mappings keep their buffer. A channel that is leaked, as with `mem::forget()`, is
+/// closed when the module that opened it is unloaded. In a context that cannot sleep, such as a
+/// probe handler, the drop defers the close to a work item.
 pub struct Channel {
     pub(crate) inner: ARef<Shared<Inner>>,
-    // Dropped last: it has a count of the other.
+    // Dropped last: it holds a reference to the other.
     _open: Deferred<Open>,
 }
 
-/// Closes a channel when it is dropped. Sleeps.
+/// Closes a channel when dropped. Sleeps.
 struct Open(ARef<Shared<Inner>>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // The registry has it, unless it could not be opened, or the module that opened it has gone and left it to
-        // another.
+        // The registry has it, unless opening failed, or another module now owns the channel of an
+        // unloaded one.
         let _ = registry::close(&raw const **self.0);
     }
 }
 
 impl Channel {
-    /// Describes a channel with files in the debugfs directory `dir`.
+    /// Starts a builder for a channel with files in the debugfs directory `dir`.
     pub fn builder(dir: &CStr) -> Builder<'_> {
         Builder::new(dir)
     }
@@ -56,7 +56,7 @@ impl Channel {
         files: Files,
         client: &'static Location<'static>,
     ) -> Result<Self> {
-        // It is data of the module that calls `Builder::open()`.
+        // The location is data of the module that calls `Builder::open()`.
         let inner = Inner::new(ring, seat, files, core::ptr::from_ref(client).addr())?;
         // First, as it cannot fail once the channel is open.
         let open = Deferred::new(Ok::<_, Error>(Open(inner.clone())))?;
@@ -64,15 +64,15 @@ impl Channel {
         Ok(Self { inner, _open: open })
     }
 
-    /// The directory with the channel's files, for files of the client's own.
+    /// Returns the directory with the channel's files, for the client's own files.
     ///
-    /// Context: process; sleeps. Errors: `ENOENT` while there is no debugfs yet.
+    /// Context: process; sleeps. Errors: `ENOENT` before debugfs is ready.
     pub fn dir(&self) -> Result<DirRef, ChannelError> {
         must_sleep()?;
         Ok(self.inner.dir()?)
     }
 
-    /// Records that could not be written, of all CPUs. Context: any.
+    /// Returns the number of lost records, of all CPUs. Context: any.
     pub fn lost(&self) -> u64 {
         self.inner.lost()
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a channel consists of: its buffers, and its files.
+//! State of a channel: its buffers and its files.
 //!
-//! Contexts: process, except for what [`Inner`] says. Locks: [`Inner::files`].
+//! Contexts: process, except where [`Inner`] says otherwise. Locks: [`Inner::files`].
 #![deny(unsafe_code)]
 
 use ferro_core::ring::Ring;
@@ -24,28 +24,28 @@ use crate::files::Files;
 use crate::persistent::Seat;
 use crate::raw::ring::RingSlots;
 
-/// What writers, the registry and the client share.
+/// State shared by writers, the registry and the client.
 #[repr(C)]
 #[pin_data]
 pub(crate) struct Inner {
-    /// First, as `struct relay_fast` has it.
+    /// First, as in `struct relay_fast`.
     pub(crate) slots: RingSlots,
     ring: Ring,
-    /// The buffer of each CPU, by its number. Read anywhere.
+    /// Buffers, indexed by CPU number. Read in any context.
     buffers: KVec<SetOnce<ARef<Buffer>>>,
     #[pin]
     files: Mutex<Files>,
-    /// Records of CPUs that have no buffer.
+    /// Number of records lost on CPUs without a buffer.
     elsewhere: Atomic<u64>,
     /// An address in the client's code or data.
     client: usize,
-    /// Where the buffers are, if they are to survive a reboot.
+    /// Place of the buffers if the channel is persistent.
     seat: Option<Seat>,
 }
 
 impl Inner {
-    /// A channel without buffers, which are going to be at `seat` if there is one. `client` is any address in the code or data of
-    /// the module that opens it.
+    /// Creates a channel without buffers; they are put at `seat` if given. `client` is any address
+    /// in the code or data of the module that opens the channel.
     ///
     /// Errors: -ENOMEM.
     pub(crate) fn new(
@@ -72,17 +72,17 @@ impl Inner {
         }? Error))
     }
 
-    /// An address in the code or data of the module that opens it.
+    /// Returns an address in the code or data of the module that opened the channel.
     pub(crate) fn client(&self) -> usize {
         self.client
     }
 
-    /// Whether a module has opened it.
+    /// Returns true if `module` opened the channel.
     pub(crate) fn is_of(&self, module: &Module) -> bool {
         module.contains(self.client)
     }
 
-    /// The buffer of a CPU. Context: any.
+    /// Returns the buffer of a CPU. Context: any.
     pub(crate) fn buffer(&self, cpu: CpuId) -> Option<&ARef<Buffer>> {
         self.buffers.get(usize::try_from(cpu.get()).ok()?)?.as_ref()
     }
@@ -91,7 +91,8 @@ impl Inner {
         cpu::possible().filter_map(|cpu| Some((cpu, self.buffer(cpu)?)))
     }
 
-    /// Makes the buffer of a CPU, unless it has one, and lets it write. Not twice at once.
+    /// Makes the buffer of a CPU, unless it has one, and publishes it to the writer. Calls must not
+    /// overlap.
     ///
     /// Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn add_buffer(&self, cpu: CpuId) -> Result {
@@ -101,7 +102,7 @@ impl Inner {
         let buffer = Buffer::new(self.ring, cpu, self.seat.as_deref())?;
         let memory = buffer.memory().clone();
         let index = usize::try_from(cpu.get())?;
-        // First: who writes to the memory finds the readers to wake.
+        // First: a writer to the memory has to find the readers to wake.
         if let Some(slot) = self.buffers.get(index) {
             slot.populate(buffer);
         }
@@ -109,9 +110,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the files that are missing.
+    /// Makes the missing files.
     ///
-    /// Errors: those of debugfs, -ENOENT while it is not there yet.
+    /// Errors: those of debugfs, -ENOENT before debugfs is ready.
     pub(crate) fn make_files(&self) -> Result {
         let mut files = self.files.lock();
         for (cpu, buffer) in self.buffers() {
@@ -126,7 +127,7 @@ impl Inner {
         drop(removed);
     }
 
-    /// Closes the channel, which nobody writes any more.
+    /// Closes the channel after the last write.
     pub(crate) fn close(&self) {
         self.remove_files();
         for (_, buffer) in self.buffers() {
@@ -137,18 +138,18 @@ impl Inner {
         }
     }
 
-    /// A record of a CPU that has no buffer. Context: any.
+    /// Counts a lost record on a CPU without a buffer. Context: any.
     pub(crate) fn count_elsewhere(&self) {
         self.elsewhere.fetch_add(1, Relaxed);
     }
 
-    /// Records that could not be written, of all CPUs. Context: any.
+    /// Returns the number of lost records, of all CPUs. Context: any.
     pub(crate) fn lost(&self) -> u64 {
         let lost = self.buffers().map(|(_, buffer)| buffer.memory().lost());
         lost.fold(self.elsewhere.load(Relaxed), u64::wrapping_add)
     }
 
-    /// Where the files are, for more of them.
+    /// Returns the directory of the files, for the client's own files.
     pub(crate) fn dir(&self) -> Result<DirRef> {
         self.files.lock().dir()
     }

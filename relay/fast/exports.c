@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What fast relay channels need C for: exporting the functions and the symbols of the Rust crate, in
- * the way of the kernel's own rust/exports.c, and a mutex that is ready at boot.
+ * C part of fast relay channels: exports the functions and the symbols of the Rust crate, in the
+ * way of the kernel's own rust/exports.c, and defines a mutex that is usable at boot.
  */
 #include <linux/export.h>
 #include <linux/ferrotrace_relay.h>

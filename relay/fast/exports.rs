@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where C comes in: the functions of `<linux/ferrotrace_relay.h>`, and what user space does with a buffer's file.
+//! C functions of `<linux/ferrotrace_relay.h>`, and the file operations of buffers.
 //!
 //! Contexts: as the header says.
 
@@ -43,8 +43,9 @@ const FILE_MODE: u16 = 0o600;
 
 static_assert!(offset_of!(Inner, slots) == 0);
 
-// SAFETY: `Buffer::new()`, which the private fields make the only maker, has instances in a pinned box with a count of 1; the
-// count is lowered by what `impl_always_refcounted!` makes only.
+// SAFETY: `Buffer::new()`, the only constructor as the fields are private, makes instances in a
+// pinned box with a count of 1; only the code that `impl_always_refcounted!` generates lowers the
+// count.
 unsafe impl Counted for Buffer {
     fn count(&self) -> &Refcount {
         &self.count
@@ -52,8 +53,8 @@ unsafe impl Counted for Buffer {
 }
 impl_always_refcounted!(Buffer);
 
-// SAFETY: Files with a table of this type are made by `DirRef::file()` only, called by `Files::add()`, which takes a count of
-// the buffer and makes that the file's object.
+// SAFETY: Files with a table of this type are made by `DirRef::file()` only, called by
+// `Files::add()`, which takes a reference to the buffer and makes that the file's object.
 unsafe impl FileOps for Buffer {
     const MAPPABLE: bool = true;
 
@@ -82,18 +83,19 @@ unsafe impl FileOps for Buffer {
     }
 }
 
-/// The channel that a client passed.
+/// Converts a client's channel pointer.
 ///
 /// # Safety
 ///
 /// `chan` was returned by `__relay_fast_open()` and has not been closed since.
 unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
-    // SAFETY: The caller guarantees that `__relay_fast_open()` returned it, whose result is the structure that an `Inner` starts
-    // with, and that it is open: the registry keeps the `Inner` until it is closed.
+    // SAFETY: The caller guarantees that `__relay_fast_open()` returned it, whose result is the
+    // structure that an `Inner` starts with, and that it is open: the registry keeps the `Inner`
+    // until it is closed.
     unsafe { &*chan.cast::<Inner>() }
 }
 
-/// Where files called `name` go that a client wants in `parent`, and how they are called there.
+/// Returns the directory and base name for files that a client calls `name` in `parent`.
 ///
 /// Errors: -EINVAL.
 fn directory(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
@@ -105,11 +107,12 @@ fn directory(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
     }
 }
 
-/// Opens a channel, which is closed when its owner goes, if not before.
+/// Opens a channel. It is closed when its owner is unloaded, if not before.
 ///
 /// # Safety
 ///
-/// `base_filename`, `format` and `reserved` are NULL or strings; `parent` is NULL or a directory of debugfs.
+/// `base_filename`, `format` and `reserved` are NULL or strings; `parent` is NULL or a directory of
+/// debugfs.
 #[export]
 unsafe extern "C" fn __relay_fast_open(
     owner: *mut bindings::module,
@@ -121,10 +124,12 @@ unsafe extern "C" fn __relay_fast_open(
     format: *const c_char,
     reserved: *const c_char,
 ) -> *mut bindings::relay_fast {
-    // SAFETY: The caller guarantees that what is not NULL is a string; it is used during this call only.
+    // SAFETY: The caller guarantees that a pointer other than NULL is a string; it is used during
+    // this call only.
     let string =
         |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_char_ptr(text) });
-    // SAFETY: The caller guarantees that what is not NULL is a directory of debugfs, which it keeps during this call.
+    // SAFETY: The caller guarantees that a pointer other than NULL is a directory of debugfs, which
+    // it keeps during this call.
     let parent = (!parent.is_null()).then(|| unsafe { DirRef::from_raw(parent) });
     let opened = (|| {
         let name = string(base_filename).ok_or(EINVAL)?;
@@ -172,7 +177,7 @@ unsafe extern "C" fn relay_fast_close(chan: *mut bindings::relay_fast) {
     }
 }
 
-/// How many records could not be written.
+/// Returns the number of lost records.
 ///
 /// # Safety
 ///
@@ -183,13 +188,13 @@ unsafe extern "C" fn relay_fast_lost(chan: *const bindings::relay_fast) -> u64 {
     unsafe { channel(chan) }.lost()
 }
 
-/// Reserves what the inline function did not, and writes the time, if it is asked for, after the place of
-/// the header; NULL if the record is lost.
+/// Reserves a record that the inline function could not, and writes the time after the place of the
+/// header if `timed`. Returns NULL if the record is lost.
 ///
 /// # Safety
 ///
-/// `chan` is an open channel, `bytes` has room for the time, and preemption is off until the record has been
-/// committed.
+/// `chan` is an open channel, `bytes` has room for the time, and preemption is off until the record
+/// has been committed.
 #[export]
 unsafe extern "C" fn relay_fast_reserve_slow(
     chan: *mut bindings::relay_fast,
@@ -198,7 +203,7 @@ unsafe extern "C" fn relay_fast_reserve_slow(
 ) -> *mut bindings::relay_fast_record {
     // SAFETY: The caller guarantees that the channel is open during this call.
     let channel = unsafe { channel(chan) };
-    // Only its length counts: the client writes the header itself.
+    // Only the length in it matters: the client writes the header itself.
     let (overhead, flags) = match timed {
         true => (HEADER_BYTES + TIME_BYTES, TIMED),
         false => (HEADER_BYTES, 0),
@@ -215,7 +220,7 @@ unsafe extern "C" fn relay_fast_reserve_slow(
     }
 }
 
-/// The time of records.
+/// Returns the time for records.
 ///
 /// # Safety
 ///
@@ -225,7 +230,8 @@ unsafe extern "C" fn relay_fast_time() -> u64 {
     mono_fast_ns()
 }
 
-/// The kernel panics, restarts or halts. After an oops it goes on.
+/// Seals the persistent channels when the kernel panics, restarts or halts; not after an oops,
+/// which the kernel survives.
 ///
 /// # Safety
 ///

@@ -2,13 +2,14 @@
 
 //! Fast relay channels: records written in place, from any context, without turning interrupts off.
 //!
-//! A [`Channel`] is opened with a [`Builder`], written from any context, NMI included, and closed when
-//! it is dropped. C clients have `<linux/ferrotrace_relay.h>`. Readers have `read()`, `poll()` and a
-//! control page beside the mapped data, as `<uapi/linux/ferrotrace_relay.h>` describes it.
+//! A [`Channel`] is opened with a [`Builder`], written from any context, NMI included, and closed
+//! when dropped. C clients have `<linux/ferrotrace_relay.h>`. Readers have `read()`, `poll()` and a
+//! control page that is mapped with the data, see `<uapi/linux/ferrotrace_relay.h>`.
 //!
-//! `ferro_core::ring` has the algorithm and `raw/ring.rs` its memory; the objects are in `registry.rs` (the open channels),
-//! `channel_state.rs`, `buffer.rs` and `files.rs`; `persistent.rs` has channels in memory that survives a reboot; `channel.rs`, `builder.rs` and `record.rs` are what clients see, and `exports.rs`
-//! has the C functions.
+//! `ferro_core::ring` has the algorithm, `raw/ring.rs` its memory. `registry.rs` has the open
+//! channels, `channel_state.rs`, `buffer.rs` and `files.rs` their parts, and `persistent.rs` the
+//! channels in memory that survives a reboot. `channel.rs`, `builder.rs` and `record.rs` are the
+//! interface for clients, `exports.rs` has the C functions.
 //!
 //! # Examples
 //!
@@ -30,7 +31,7 @@ use kernel::prelude::*;
 mod buffer;
 mod builder;
 mod channel;
-// The same text serves both APIs, as neither crate needs the other.
+// Both APIs include the same file, as neither crate depends on the other.
 mod channel_state;
 #[path = "../api/error.rs"]
 mod error;
@@ -68,7 +69,7 @@ struct FastRelay {
 
 impl kernel::Module for FastRelay {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        // Before the files, so that no CPU comes up between the two without a buffer.
+        // Before the files, so that each CPU that is brought up between the two has a buffer.
         let prepare = Registered::before_cpus(c"fast_relay", registry::prepare_cpu)?;
         registry::make_late_files();
         Ok(Self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of a channel.
+//! Debugfs files of a channel.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -21,18 +21,18 @@ use kernel::sync::aref::ARef;
 use crate::buffer::Buffer;
 use crate::FastRelay;
 
-/// The directory of a channel's files.
+/// Directory of a channel's files.
 pub(crate) enum Parent {
-    /// It belongs to the client.
+    /// A directory of the client.
     Client(DirRef),
-    /// It has this name and is made with the first file.
+    /// Name of a directory that is made with the first file.
     ToMake(CString),
-    /// It has been made.
+    /// A directory that this channel has made.
     Own(Dir),
 }
 
 impl Parent {
-    /// A directory of this name in the root of debugfs.
+    /// Names a directory in the root of debugfs.
     ///
     /// Errors: -EINVAL for a name that no file can have, -ENOMEM.
     pub(crate) fn to_make(name: &str) -> Result<Self> {
@@ -43,21 +43,21 @@ impl Parent {
     }
 }
 
-/// The files of a channel.
+/// Files of a channel.
 pub(crate) struct Files {
     base: CString,
     permissions: u16,
     format: Option<CString>,
-    // In the order in which they have to go.
+    // In the order in which they have to be dropped.
     made: KVec<(CpuId, File<Buffer>)>,
     format_file: Option<File<Shared<Format>>>,
     parent: Parent,
 }
 
-/// The text of the file `format`.
+/// Text of the file `format`.
 pub(crate) struct Format(CString);
 
-/// The file operations of buffers.
+/// File operations of buffers.
 static BUFFER_FILES: FileTable<Buffer> = FileTable::new(this_module::<FastRelay>());
 
 static FORMAT_FILE: FileTable<Shared<Format>> = FileTable::new(this_module::<FastRelay>());
@@ -69,7 +69,7 @@ impl NodeOps for Format {
 }
 
 impl Files {
-    /// No files yet; `base` is what they are called before the number.
+    /// Creates an empty set of files; `base` is their name without the number.
     ///
     /// Errors: -EINVAL for a name that is empty or has a slash, -ENOMEM.
     pub(crate) fn new(
@@ -91,7 +91,7 @@ impl Files {
         })
     }
 
-    /// The directory, which is made if it has to be.
+    /// Returns the directory; makes it if needed.
     pub(crate) fn dir(&mut self) -> Result<DirRef> {
         if let Parent::ToMake(name) = &self.parent {
             self.parent = Parent::Own(Dir::new(name)?);
@@ -103,7 +103,7 @@ impl Files {
         }
     }
 
-    /// Makes the file of a buffer, unless it is there.
+    /// Makes the file of a buffer, unless it exists.
     pub(crate) fn add(&mut self, cpu: CpuId, buffer: &ARef<Buffer>) -> Result {
         if self.made.iter().any(|(made, _)| *made == cpu) {
             return Ok(());
@@ -114,7 +114,7 @@ impl Files {
         if let (Some(format), None) = (&self.format, &self.format_file) {
             let node = Shared::new(Ok(Format(CString::try_from(&**format)?)))?;
             let mode = self.permissions & 0o444;
-            // A directory of the client's can have files of several channels.
+            // A directory of the client can have files of several channels.
             let name = match self.parent {
                 Parent::Client(_) => CString::try_from_fmt(fmt!("{}.format", base))?,
                 _ => CString::try_from(c"format")?,
@@ -127,7 +127,7 @@ impl Files {
         Ok(())
     }
 
-    /// What is to be dropped to remove all files.
+    /// Returns all files; dropping the result removes them.
     pub(crate) fn take(&mut self) -> impl Sized {
         let own = core::mem::replace(&mut self.parent, Parent::Client(DirRef::ROOT));
         (

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Channels in memory that survives a reboot, and what earlier ones have left there.
+//! Channels in memory that survives a reboot, and the data of earlier boots in it.
 //!
-//! Memory of a name has two halves. A channel takes one; the other one, with what the last boot left, can be read in debugfs
-//! `ferrotrace_flight/NAME` until somebody drops it. So nothing has to be copied while the kernel boots, recording can begin at
-//! once, and if the kernel dies again before somebody has looked, what is overwritten next is the older half.
+//! Each named memory has two halves. A channel takes one. The other has the data of the last boot,
+//! which are readable in debugfs `ferrotrace_flight/NAME` until they are dropped. So nothing is
+//! copied during boot, and recording can start at once. If the kernel dies again before the data
+//! were read, the next channel overwrites the older half.
 //!
-//! Contexts: process, except for [`dump`]. Locks: [`FLIGHTS`], within nothing.
+//! Contexts: process, except [`dump`]. Locks: [`FLIGHTS`], not within other locks.
 #![deny(unsafe_code)]
 
 use ferro_core::persistent::checksum::Reason;
@@ -47,25 +48,25 @@ use crate::raw::persistent::Half;
 use crate::raw::persistent::Progress;
 use crate::FastRelay;
 
-/// The directory of debugfs.
+/// Directory in debugfs.
 const DIR: &CStr = c"ferrotrace_flight";
-/// The file in it that takes commands.
+/// Name of the control file in it.
 const CONTROL: &CStr = c"control";
-/// As many names as the kernel's command line can have.
+/// Largest number of names on the kernel's command line.
 const NAMES: usize = 8;
-/// The longest line that the control file takes: a word and a name of the command line.
+/// Longest line that the control file takes, in bytes: a command and a name.
 const LINE: usize = 32;
 
-/// What is known of memory that survives a reboot.
+/// The known persistent memory.
 static FLIGHTS: EarlyMutex<Flights> = EarlyMutex::of_flights(Flights {
     dir: None,
     known: KVec::new(),
 });
 
-/// The channels that are open there, for [`dump`].
+/// The open channels in persistent memory, for [`dump`].
 static OPEN: [RcuSlot<Shared<Place>>; NAMES] = [const { RcuSlot::new() }; NAMES];
 
-/// Whether the kernel has panicked: the seals of that moment are the last.
+/// Set after a panic: the seals of the panic are the last ones.
 static PANICKED: Atomic<bool> = Atomic::new(false);
 
 struct Flights {
@@ -73,32 +74,32 @@ struct Flights {
     known: KVec<Known>,
 }
 
-/// Memory of a name.
+/// Memory of one name.
 struct Known {
     name: CString,
     reserved: Reserved,
-    /// The number of the next channel.
+    /// Number of the next channel.
     opening: u64,
-    /// Whether a channel is there.
+    /// Set while a channel uses the memory.
     is_open: bool,
     left: Option<Left>,
 }
 
-/// What an earlier boot has left.
+/// Data of an earlier boot.
 struct Left {
     half: usize,
     image: ARef<Shared<Image>>,
     file: Option<File<Shared<Image>>>,
 }
 
-/// The half that has it.
+/// The half with the data.
 pub(crate) struct Image(Half);
 
 static IMAGE_FILE: FileTable<Shared<Image>> = FileTable::new(this_module::<FastRelay>());
 
 impl NodeOps for Image {
-    /// Not to be opened where lockdown keeps user space from what was traced: debugfs itself keeps it only from what can be
-    /// written or mapped, which channels' files can.
+    /// Refuses the open where lockdown denies traces to user space. Debugfs itself denies only
+    /// files that can be written or mapped, such as channels' files.
     fn snapshot(&self) -> Result<Option<Self>> {
         if lockdown::forbids_traces() {
             return Err(EPERM);
@@ -120,13 +121,13 @@ impl Known {
         reserved.len() / 2 / PAGE_SIZE * PAGE_SIZE
     }
 
-    /// Maps a half, of 0 and 1.
+    /// Maps a half: 0 or 1.
     fn map(reserved: &Reserved, half: usize) -> Result<Half> {
         let bytes = Self::half_bytes(reserved);
         Half::map(reserved, half * bytes, bytes)
     }
 
-    /// Looks what there is. Errors: those of [`Reserved::find`] and [`Reserved::map`].
+    /// Looks for data of earlier boots. Errors: those of [`Reserved::find`] and [`Reserved::map`].
     fn new(name: &CStr) -> Result<Self> {
         let reserved = Reserved::find(name)?;
         let mut known = Self {
@@ -172,9 +173,9 @@ impl Known {
         Ok(known)
     }
 
-    /// The half other than `left`; of both, if there is no such, one that nobody has.
+    /// Maps the half other than `left`, or an unused one of both if `left` is `None`.
     ///
-    /// Errors: -EAGAIN if somebody has it, -ENOMEM.
+    /// Errors: -EAGAIN if it is in use, -ENOMEM.
     fn free_half(&self, left: Option<usize>) -> Result<Half> {
         let mut halves = (0..2).filter(|half| Some(*half) != left);
         let mut memory = Err(EAGAIN);
@@ -186,9 +187,10 @@ impl Known {
 }
 
 impl Flights {
-    /// What is known of the memory with this name.
+    /// Returns the entry of a named memory; adds it if needed.
     ///
-    /// Errors: -ENXIO if there is none, -EINVAL if the name cannot be that of a file, -EAGAIN, -ENOMEM.
+    /// Errors: -ENXIO if there is no such memory, -EINVAL if the name cannot be a file's, -EAGAIN,
+    /// -ENOMEM.
     fn look_up(&mut self, name: &CStr) -> Result<&mut Known> {
         let text = name.to_bytes();
         if matches!(text, b"" | b"." | b"..") || text.contains(&b'/') || name == CONTROL {
@@ -206,7 +208,7 @@ impl Flights {
         self.known.get_mut(index).ok_or(EINVAL)
     }
 
-    /// Makes the files that are missing, when there is a directory for them.
+    /// Makes the missing files, if the directory exists.
     fn make_files(&mut self) {
         let Some(dir) = self.dir.as_ref().map(Dir::to_ref) else {
             return;
@@ -223,9 +225,10 @@ impl Flights {
     }
 }
 
-/// The sizes of a channel, and its place in the memory called `reserved`, if it wants one. `name` is the channel's.
+/// Returns the sizes of the channel `name`, and its place in the memory called `reserved`, if
+/// given.
 ///
-/// Errors: -EINVAL for sizes that cannot be; those of [`open`].
+/// Errors: -EINVAL for invalid sizes; those of [`open`].
 pub(crate) fn place(
     reserved: Option<&CStr>,
     name: &CStr,
@@ -250,20 +253,20 @@ pub(crate) fn place(
     Ok((ring, Some(seat)))
 }
 
-/// How a channel is to be.
+/// Parameters of a channel.
 struct Wanted<'a> {
-    /// The name of the memory.
+    /// Name of the memory.
     memory: &'a CStr,
-    /// That of the channel.
+    /// Name of the channel.
     name: &'a CStr,
     subbuf_size: usize,
-    /// 0 for as many as there is room for.
+    /// 0 for as many as fit.
     n_subbufs: usize,
     overwrite: bool,
     format: &'a [u8],
 }
 
-/// The place of a channel that is open.
+/// Place of an open channel.
 pub(crate) struct Place {
     memory: FlightMem,
     name: CString,
@@ -271,13 +274,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Where the buffers are.
+    /// Returns the memory of the buffers.
     pub(crate) fn memory(&self) -> &FlightMem {
         &self.memory
     }
 }
 
-/// A channel's right to its place, which it gives up when this is dropped.
+/// A channel's claim on its place. Released when dropped.
 pub(crate) struct Seat(ARef<Shared<Place>>);
 
 impl core::ops::Deref for Seat {
@@ -289,7 +292,7 @@ impl core::ops::Deref for Seat {
 }
 
 impl Seat {
-    /// Nobody writes any more.
+    /// Closes the place after the last write.
     pub(crate) fn close(&self) {
         if self.0.is_closed.xchg(true, Full) {
             return;
@@ -300,8 +303,8 @@ impl Seat {
                 drop(slot.replace(None));
             }
         }
-        // After that, so that it is the last. A channel that could not be opened must not stand in for one that the kernel died
-        // with.
+        // After that, so that this seal is the last. A channel that could not be opened is erased:
+        // the next boot must not take it for the channel of a crash.
         match (PANICKED.load(Relaxed), self.0.memory.is_blank()) {
             (true, _) => {}
             (false, true) => self.0.memory.erase(),
@@ -334,10 +337,11 @@ fn name_of(text: &[u8]) -> [u8; NAME_BYTES] {
     name
 }
 
-/// Makes room for a channel in the memory that it wants.
+/// Makes room for a channel in its memory.
 ///
-/// Errors: -ENXIO if there is no such memory, -EAGAIN while it is used, or by readers of an earlier channel, -ENOSPC if it is too
-/// small, -EINVAL for sizes that cannot be, -ENOMEM, -EINTR if the task is being killed.
+/// Errors: -ENXIO if there is no such memory, -EAGAIN while a channel or readers of an earlier one
+/// use it, -ENOSPC if it is too small, -EINVAL for invalid sizes, -ENOMEM, -EINTR if the task is
+/// being killed.
 fn open(wanted: &Wanted<'_>) -> Result<(Ring, Seat)> {
     let mut flights = FLIGHTS.lock();
     let known = flights.look_up(wanted.memory)?;
@@ -402,17 +406,17 @@ fn open(wanted: &Wanted<'_>) -> Result<(Ring, Seat)> {
     place.memory.publish(&header);
     known.opening = known.opening.wrapping_add(1);
     known.is_open = true;
-    // There is one for each name, and a name has one channel at a time.
+    // A free slot exists: one per name, and a name has one channel at a time.
     if let Some(slot) = OPEN.iter().find(|slot| slot.get().is_none()) {
         drop(slot.replace(Some(place.clone())));
     }
     Ok((*layout.ring(), Seat(place)))
 }
 
-/// The kernel panics, or is about to restart or to halt: makes the checksums of all that has been written.
+/// Computes the checksums of all written data, as the kernel panics or is about to restart or halt.
 ///
-/// Context: any. Where interrupts are on, they are between the steps: it may take seconds, and
-/// others go on then.
+/// Context: any. If interrupts are on, they are on between the steps, too: this may take seconds,
+/// during which other tasks run.
 pub(crate) fn dump(reason: Reason) {
     let panicked = match reason {
         Reason::Panic => PANICKED.xchg(true, Full),
@@ -432,7 +436,8 @@ pub(crate) fn dump(reason: Reason) {
     }
 }
 
-/// Makes what the last boot left in memory of this name a file. Errors: those of looking it up, -ENODATA if nothing is left.
+/// Makes a file with the data that the last boot left in this memory. Errors: those of the look-up,
+/// -ENODATA if nothing is left.
 fn find(name: &CStr) -> Result {
     let mut flights = FLIGHTS.lock();
     match flights.look_up(name)?.left {
@@ -441,19 +446,20 @@ fn find(name: &CStr) -> Result {
     }
 }
 
-/// Gives up what earlier boots have left. Errors: as for [`find`], -EAGAIN while a channel's memory is held by its readers; then
-/// everything is still there.
+/// Drops the data of earlier boots. Errors: as for [`find`], -EAGAIN while readers hold a channel's
+/// memory; then nothing is dropped.
 fn drop_left(name: &CStr) -> Result {
     let mut flights = FLIGHTS.lock();
     let known = flights.look_up(name)?;
     let half = known.left.as_ref().ok_or(ENODATA)?.half;
     if !known.is_open {
-        // The boot before the last: nobody would find it before this module comes again, and should not then.
+        // Erases the data of the boot before the last, which would be found when this module is
+        // loaded again.
         known.free_half(Some(half))?.erase();
     }
     let left = known.left.take();
     drop(flights);
-    // Without the lock: removing the file waits for whoever reads it.
+    // Without the lock: the removal of the file waits for its readers.
     if let Some(left) = left {
         left.image.0.erase();
     }
@@ -466,10 +472,10 @@ pub(crate) struct Control;
 static CONTROL_FILE: FileTable<Shared<Control>> = FileTable::new(this_module::<FastRelay>());
 
 impl NodeOps for Control {
-    // A command makes and removes files beside this one.
+    // A command makes and removes files in the same directory.
     const OUTLIVES: bool = true;
 
-    /// A line for each name that has been looked up.
+    /// Prints a line for each name that has been looked up.
     fn read(&self, to: &mut UserDst) -> Result {
         let mut lines = KVec::new();
         for known in FLIGHTS.lock().known.iter() {
@@ -485,7 +491,7 @@ impl NodeOps for Control {
         to.copy_at_position(&lines)
     }
 
-    /// `find NAME` or `drop NAME`.
+    /// Executes `find NAME` or `drop NAME`.
     fn write(&self, from: &UserSrc) -> Result {
         let mut bytes = [0; LINE];
         let line = core::str::from_utf8(from.text(&mut bytes)?).map_err(|_| EINVAL)?;
@@ -499,14 +505,14 @@ impl NodeOps for Control {
     }
 }
 
-/// What the module does beyond the channels that are opened.
+/// Control file and panic notifier of the module.
 pub(crate) struct Attached {
     control: Option<File<Shared<Control>>>,
     _dumper: Dumper,
 }
 
 impl Attached {
-    /// Makes the files, if there is a debugfs for them, and listens for panics.
+    /// Makes the files, if debugfs is available, and registers for panics.
     ///
     /// Errors: -ENOMEM, -EBUSY.
     pub(crate) fn new() -> Result<Self> {
@@ -530,7 +536,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // The commands first, as they make more of the rest.
+        // The control file first, as its commands make more of the rest.
         drop(self.control.take());
         let mut flights = FLIGHTS.lock();
         let rest = (core::mem::take(&mut flights.known), flights.dir.take());

@@ -21,8 +21,8 @@ use crate::raw::ring::Data;
 use crate::raw::ring::Lost;
 use crate::raw::ring::OpenRecord;
 
-/// The record was not written: there is no room for it, or it does not fit in a sub-buffer. The loss has
-/// been counted.
+/// Error: the record was lost and counted. There is no room for it, or it does not fit in a
+/// sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
 
@@ -32,7 +32,7 @@ impl From<Dropped> for Error {
     }
 }
 
-/// What becomes of a record that has been written in place.
+/// Fate of a record that has been written in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Readers see it.
@@ -42,7 +42,7 @@ pub enum Outcome {
 }
 
 impl Channel {
-    /// Writes a record of type `kind` that is a plain structure, or bytes.
+    /// Writes a record of type `kind` whose data are a plain structure or bytes.
     #[inline(always)]
     pub fn write<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -52,9 +52,9 @@ impl Channel {
         self.write_bytes::<false>(kind, data.as_bytes())
     }
 
-    /// Writes a record with the time, which is CLOCK_MONOTONIC's in nanoseconds.
+    /// Writes a record with the time, CLOCK_MONOTONIC in nanoseconds.
     ///
-    /// On a CPU, records are in the order of their times.
+    /// On each CPU, records are in the order of their times.
     #[inline(always)]
     pub fn write_timed<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -64,14 +64,14 @@ impl Channel {
         self.write_bytes::<true>(kind, data.as_bytes())
     }
 
-    /// Makes room for a record with `len` bytes of data and has `fill` write it in place. Readers do not
-    /// see it before `fill` has returned; what it leaves out is zero.
+    /// Reserves a record with `len` bytes of data and calls `fill` to write it in place. Readers do
+    /// not see it before `fill` has returned; bytes that `fill` leaves out are zero.
     ///
-    /// `fill` runs with preemption off. It may write other records to the same channel, which come
-    /// after this one. It must not sleep: readers do not see what the CPU writes meanwhile, which loses records once its
-    /// buffer is full. If it does, the kernel says so where it counts preemption (CONFIG_PREEMPT_COUNT,
-    /// CONFIG_DEBUG_ATOMIC_SLEEP); if it comes back on another CPU, that is reported once, and the CPU that the
-    /// record is of is stopped to commit it.
+    /// `fill` runs with preemption off. It may write other records to the same channel, which
+    /// follow this one. It must not sleep: until it returns, readers do not see later records of
+    /// the CPU, and records are lost once the buffer is full. With CONFIG_PREEMPT_COUNT and
+    /// CONFIG_DEBUG_ATOMIC_SLEEP the kernel reports the sleep. If the task then runs on another
+    /// CPU, that is reported once, and the record's CPU is stopped to commit it.
     #[inline]
     pub fn reserve(
         &self,
@@ -82,7 +82,7 @@ impl Channel {
         self.fill::<false>(kind, len, fill)
     }
 
-    /// As [`Channel::reserve`], with the time.
+    /// Reserves a record as [`Channel::reserve`] does, with the time.
     #[inline]
     pub fn reserve_timed(
         &self,
@@ -93,10 +93,11 @@ impl Channel {
         self.fill::<true>(kind, len, fill)
     }
 
-    /// Makes room for a record with the time and `len` bytes of data, which `fill` puts where it likes. What it leaves out is what was
-    /// there before, of other records: it is for who fills all. Returns what `fill` has returned.
+    /// Reserves a record with the time and `len` bytes of data, which `fill` puts at any offsets.
+    /// Bytes that `fill` leaves out keep the content of older records, so it should fill all.
+    /// Returns the result of `fill`.
     ///
-    /// `fill` runs as [`Channel::reserve`] says.
+    /// `fill` runs as in [`Channel::reserve`].
     #[inline(always)]
     pub fn place_timed(
         &self,
@@ -148,7 +149,7 @@ impl Channel {
     }
 }
 
-/// Ends a record that is written.
+/// Commits or discards a written record.
 #[inline(always)]
 fn end(mut open: OpenRecord<'_>, outcome: Outcome) {
     if outcome == Outcome::Discard {
@@ -157,11 +158,11 @@ fn end(mut open: OpenRecord<'_>, outcome: Outcome) {
     open.commit();
 }
 
-/// The header of a record with `len` bytes of data, and the time if `T`.
+/// Returns the header of a record with `len` bytes of data, and the time if `T`.
 #[inline(always)]
 fn header<const T: bool>(kind: u16, len: usize) -> Header {
     Header {
-        // Not longer than can be counted: the engine refuses what is longer than a sub-buffer.
+        // Capped to what fits: the engine refuses records longer than a sub-buffer.
         len: u32::try_from(len).unwrap_or(u32::MAX),
         kind,
         flags: if T { TIMED } else { 0 },
@@ -169,8 +170,8 @@ fn header<const T: bool>(kind: u16, len: usize) -> Header {
 }
 
 impl Inner {
-    /// Reserves what the fast path did not: the first record of a sub-buffer, one that a reader is to be
-    /// woken for, or one that is lost.
+    /// Reserves a record that the fast path could not: the first record of a sub-buffer, one for
+    /// which a reader is to be woken, or one that is lost.
     #[cold]
     pub(crate) fn reserve_slow(
         &self,
@@ -195,7 +196,7 @@ impl Inner {
         open
     }
 
-    /// Writes what the fast path did not.
+    /// Writes a record that the fast path could not.
     #[cold]
     fn write_slow(&self, header: Header, data: &[u8], preempt: PreemptOff) -> Result<(), Dropped> {
         let mut open = self.reserve_slow(header, preempt)?;
@@ -205,7 +206,7 @@ impl Inner {
     }
 }
 
-/// The data of a record, from the first byte to the last.
+/// Data of a record, filled from the first byte to the last.
 pub struct Record<'a> {
     open: OpenRecord<'a>,
     at: usize,
@@ -213,28 +214,28 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Bytes that are still free.
+    /// Returns the number of free bytes.
     pub fn left(&self) -> usize {
         self.len.saturating_sub(self.at)
     }
 
-    /// Appends `bytes`; false, and nothing is written, if they do not fit.
+    /// Appends `bytes`. Returns false and writes nothing if they do not fit.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> bool {
         let fits = bytes.len() <= self.left() && self.open.put(self.at, bytes);
         if fits {
-            // No overflow: it fits.
+            // Cannot overflow: the bytes fit.
             self.at += bytes.len();
         }
         fits
     }
 }
 
-/// The data of a record, of which bytes are put anywhere.
+/// Data of a record, filled at any offsets.
 pub struct Placed<'a>(Data<'a>);
 
 impl Placed<'_> {
-    /// Puts `bytes` at `at` bytes from the start; false, and nothing is written, if they do not fit.
+    /// Puts `bytes` at offset `at`. Returns false and writes nothing if they do not fit.
     #[inline(always)]
     pub fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> bool {
         self.0.put(at, bytes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The channels that are open, for closing them and for CPUs that come up later.
+//! Registry of open channels, for closing them and for CPUs that are brought up later.
 //!
 //! Contexts: process. Locks, outermost first: CPU hotplug, the registry's mutex, a channel's files.
 #![deny(unsafe_code)]
@@ -17,17 +17,18 @@ use kernel::sync::aref::ARef;
 use crate::channel_state::Inner;
 use crate::raw::mutex::EarlyMutex;
 
-/// The channels that are open.
+/// The open channels.
 static CHANNELS: EarlyMutex<KVec<ARef<Shared<Inner>>>> = EarlyMutex::of_registry(KVec::new());
 
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///
 /// Errors: -ENOMEM, -EINTR if the task is being killed, -ESHUTDOWN if the client's module is being
-/// unloaded, and those of debugfs; whatever had been made has been undone then.
+/// unloaded, and those of debugfs; then all changes are undone.
 pub(crate) fn open(inner: &ARef<Shared<Inner>>) -> Result {
     let opened = try_open(inner);
     if opened.is_err() {
-        // Without the locks: removing a file waits for whoever reads it. Who has opened one is told that nothing comes any more.
+        // Without the locks: the removal of a file waits for its readers. Closing the buffers wakes
+        // readers that have opened one.
         inner.close();
     }
     opened
@@ -35,14 +36,14 @@ pub(crate) fn open(inner: &ARef<Shared<Inner>>) -> Result {
 
 fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
     loop {
-        // Buffers may have gigabytes: without a lock that others need.
+        // Without a lock that other tasks need: buffers may have gigabytes.
         wanted().try_for_each(|cpu| inner.add_buffer(cpu))?;
         match inner.make_files() {
-            // debugfs comes later.
+            // Debugfs is not ready yet; the files are made later.
             Err(e) if e == ENOENT && cpu::booting() => {}
             other => other?,
         }
-        // A CPU on its way up is neither online yet nor prepared again, so hold it off.
+        // A CPU that is being brought up is not online yet and is not prepared again: wait for it.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
         if is_going(inner.client()) {
@@ -51,11 +52,12 @@ fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
         if wanted().all(|cpu| inner.buffer(cpu).is_some()) {
             return Ok(channels.push(inner.clone(), GFP_KERNEL)?);
         }
-        // One has come up since.
+        // A CPU has come online since.
     }
 }
 
-/// The CPUs that need a buffer now: nobody tells us of those that come up while the kernel boots.
+/// Returns the CPUs that need a buffer now. During boot these are all possible CPUs: their bring-up
+/// is not reported then.
 fn wanted() -> impl Iterator<Item = CpuId> {
     let booting = cpu::booting();
     Iterator::chain(
@@ -64,16 +66,16 @@ fn wanted() -> impl Iterator<Item = CpuId> {
     )
 }
 
-/// Closes the channel that is at this address. What its files and mappings still need stays.
+/// Closes the channel at this address. Open files and mappings keep their buffers.
 ///
-/// Errors: -ENOENT if there is none.
+/// Errors: -ENOENT if the channel is not open.
 pub(crate) fn close(address: *const Inner) -> Result {
     take(|inner| core::ptr::eq::<Inner>(inner, address))
         .map(|inner| inner.close())
         .ok_or(ENOENT)
 }
 
-/// A module goes: closes what it has opened and not closed.
+/// Closes the channels that a module has left open when it is unloaded.
 pub(crate) fn module_goes(module: &Module) {
     while let Some(inner) = take(|inner| inner.is_of(module)) {
         pr_notice!("a module that goes has left a channel\n");
@@ -81,19 +83,19 @@ pub(crate) fn module_goes(module: &Module) {
     }
 }
 
-/// Takes a channel out of the registry.
+/// Removes a channel from the registry and returns it.
 fn take(is_it: impl Fn(&Inner) -> bool) -> Option<ARef<Shared<Inner>>> {
     let mut channels = CHANNELS.lock();
     let index = channels.iter().position(|inner| is_it(inner))?;
     let inner = channels.remove(index).ok()?;
     if channels.is_empty() {
-        // Nobody frees a static when the module goes.
+        // Statics are not dropped when the module is unloaded.
         *channels = KVec::new();
     }
     Some(inner)
 }
 
-/// Makes the buffers of a CPU that is about to come up.
+/// Makes the buffers of a CPU that is about to be brought up.
 ///
 /// Errors: -ENOMEM. A file that cannot be made is only reported: the CPU's records are kept.
 pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
@@ -107,7 +109,7 @@ pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
     Ok(())
 }
 
-/// Makes the files of channels that were opened before there was a file system for them.
+/// Makes the files of channels that were opened before debugfs was ready.
 pub(crate) fn make_late_files() {
     let channels = CHANNELS.lock();
     for inner in channels.iter() {

@@ -18,7 +18,7 @@ mod suite {
     use ferro_sys::cpu;
     use ferro_sys::cpu::preempt::PreemptOff;
 
-    /// Position and records in flight of this CPU.
+    /// Returns the position and the number of records in flight of this CPU.
     fn state(channel: &Channel) -> (u64, u64) {
         let Some(cpu) = cpu::CpuId::new(cpu::current_id()) else {
             return (0, 0);

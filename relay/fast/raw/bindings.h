@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What fast channels need of the kernel's headers, and what their C and their
- * Rust share.
- */
+/* Kernel headers for fast channels, and declarations that their C and Rust share. */
 #ifndef _FERROTRACE_RELAY_FAST_BINDINGS_H
 #define _FERROTRACE_RELAY_FAST_BINDINGS_H
 
@@ -11,7 +8,7 @@
 
 struct mutex;
 
-/* For the list of open channels, and for what is known of memory that survives a reboot. */
+/* Protect the list of open channels and the list of persistent memory. */
 extern struct mutex relay_fast_mutex;
 extern struct mutex relay_fast_flight_mutex;
 
@@ -19,7 +16,7 @@ enum {
 	FERRO_SIZE_relay_fast_ctl = sizeof(struct relay_fast_ctl),
 };
 
-/* persistent.c: when and where a channel is opened. */
+/* persistent.c: boot, time and kernel release at the opening of a channel. */
 struct relay_fast_origin {
 	u64 boot[2];
 	u64 monotonic_ns;
@@ -28,13 +25,13 @@ struct relay_fast_origin {
 };
 
 void relay_fast_origin(struct relay_fast_origin *origin);
-/* Writes what the caches have of @size bytes to memory. */
+/* Flushes @size bytes from the caches to memory. */
 void relay_fast_flush(void *start, size_t size);
-/* Have relay_fast_dump() called; 0 or a negative errno. */
+/* Register and unregister relay_fast_dump(); 0 or a negative errno. */
 int relay_fast_dump_register(void);
 void relay_fast_dump_unregister(void);
 
-/* exports.rs: the kernel panics, restarts or halts. Context: any. */
+/* exports.rs: called when the kernel panics, restarts or halts. Context: any. */
 void relay_fast_dump(unsigned int reason);
 
 #endif /* _FERROTRACE_RELAY_FAST_BINDINGS_H */

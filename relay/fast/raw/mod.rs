@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only fast channels need `unsafe` for.
+//! Code of fast channels that needs `unsafe`.
 
 pub(crate) mod module_notifier;
 pub(crate) mod mutex;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The exit on modules that go.
+//! Exit that reports the unloading of modules.
 //!
 //! Contexts: process; sleeps.
 
@@ -13,7 +13,7 @@ use ferro_sys::hook::Module;
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// Calls `goes` with each module that goes, when it has run its exit function.
+/// Registers an exit that calls `goes` with each module that is unloaded, after its exit function.
 ///
 /// Errors: those of registering an exit.
 pub(crate) fn register(name: &CStr, goes: fn(&Module)) -> Result<Registered<ModuleEvent>> {
@@ -21,8 +21,8 @@ pub(crate) fn register(name: &CStr, goes: fn(&Module)) -> Result<Registered<Modu
         move |_call, (module, state)| {
             let going = state == bindings::module_state_MODULE_STATE_GOING;
             if let (true, Some(module)) = (going, NonNull::new(module)) {
-                // SAFETY: The hook passes a module that is there until the exit returns, and `goes` cannot keep what it
-                // borrows.
+                // SAFETY: The hook passes a module that stays until the exit returns, and `goes`
+                // cannot keep the borrowed module.
                 goes(&unsafe { Module::new(module) });
             }
             Answer::Continue

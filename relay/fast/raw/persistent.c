@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What channels in memory that survives a reboot need C for: to hear of a panic, of a restart and of a halt, after which the
- * kernel does no more; and to know which boot this is, when, and of which kernel.
+ * C part of persistent channels: a notifier for panics, restarts and halts, the last events of a
+ * kernel; and the identity of the boot, the time, and the kernel release.
  */
 #include <linux/kmsg_dump.h>
 #include <linux/mutex.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that survives a reboot, and the moments after which the kernel does no more.
+//! Memory that survives a reboot, and the registration for panics, restarts and halts.
 //!
-//! Contexts: process, except for sealing, which runs anywhere. No locks.
+//! Contexts: process, except sealing, which runs in any. No locks.
 
 use ferro_core::persistent::checksum::Reason;
 use ferro_core::persistent::checksum::Sealing;
@@ -28,22 +28,22 @@ use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
-/// When and where a channel is opened.
+/// Boot, time and kernel release at the opening of a channel.
 pub(crate) type Origin = bindings::relay_fast_origin;
 
-/// Now and here. Context: process.
+/// Returns the current origin. Context: process.
 pub(crate) fn origin() -> Origin {
     let mut origin: Origin = pin_init::zeroed();
-    // SAFETY: It is filled in.
+    // SAFETY: The function fills the structure in.
     unsafe { bindings::relay_fast_origin(&mut origin) };
     origin
 }
 
-/// A half of reserved memory, in which there is no channel.
+/// Half of reserved memory without a channel.
 ///
 /// # Invariants
 ///
-/// Nobody else has the memory.
+/// The memory has no other owner.
 pub(crate) struct Half(Arc<PageBuf>);
 
 impl Half {
@@ -53,18 +53,18 @@ impl Half {
         Ok(Self(reserved.map(at, bytes)?))
     }
 
-    /// What a channel has left in it.
+    /// Decodes the header that a channel has left.
     pub(crate) fn header(&self) -> Result<(Header, Repair), HeaderError> {
         let mut copies = [0; COPIES * COPY_BYTES];
         for (at, word) in copies.chunks_exact_mut(8).enumerate() {
-            // A header is shorter than a page.
+            // In range: a header is shorter than a page.
             let found = self.0.load(at * 8).unwrap_or(0);
             word.copy_from_slice(&found.to_le_bytes());
         }
         Header::decode(&copies, u64::try_from(self.0.len()).unwrap_or(0))
     }
 
-    /// Its bytes from `start` on, at most `len`; `None` if there are none.
+    /// Returns its bytes from `start` on, at most `len`; `None` if there are none.
     pub(crate) fn range(&self, start: usize, len: usize) -> Option<MemRange<'_>> {
         let rest = self.0.len().saturating_sub(start);
         self.0
@@ -72,17 +72,18 @@ impl Half {
             .filter(|range| !range.is_empty())
     }
 
-    /// Removes the header, after which nothing finds the rest.
+    /// Erases the header, so that the other data cannot be found.
     pub(crate) fn erase(&self) {
         for at in (0..COPIES * COPY_BYTES).step_by(8) {
-            // SAFETY: By the type invariant this is no channel's memory, and who reads it believes nothing.
+            // SAFETY: By the type invariant this is no channel's memory, and readers validate all
+            // they read.
             unsafe { self.0.store(at, 0) };
         }
     }
 
     /// Zeros all of it. Errors: -EINTR if the task is being killed.
     fn clear(&self) -> Result {
-        // First the header.
+        // The header first.
         self.erase();
         for at in (0..self.0.len()).step_by(8) {
             if at % PAGE_SIZE == 0 {
@@ -95,38 +96,38 @@ impl Half {
     }
 }
 
-/// The memory of a channel.
+/// Memory of a channel.
 ///
 /// # Invariants
 ///
-/// The memory is as `layout` says, and nobody else writes to what of it is outside of the CPUs' buffers. What is in the buffer of
-/// a CPU has been given to one object, if to any.
+/// The memory is as `layout` says, and only this object writes to the parts of it outside of the
+/// CPUs' buffers. Each CPU's buffer has been given to at most one object.
 pub(crate) struct FlightMem {
     memory: Arc<PageBuf>,
     layout: Layout,
-    /// The header's: there is no other of this memory with it.
+    /// Number in the header, unique among the channels of this memory.
     opening: u64,
-    /// Whether the buffer of a CPU has been given.
+    /// Set for each CPU whose buffer has been given out.
     given: KVec<Atomic<bool>>,
 }
 
-/// The progress of [`FlightMem::seal_some`]; the default is that before the first step.
+/// Progress of [`FlightMem::seal_some`]; the default is the state before the first step.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// The memory, and which channel in it.
+    /// The memory and the channel number in it.
     of: Option<(usize, u64)>,
     /// The CPU whose buffer is next, or in work.
     cpu: u64,
     sealing: Option<Sealing>,
-    /// Bytes that have been written from caches to memory, when all CPUs have seals.
+    /// Number of bytes flushed from caches to memory, after all CPUs have seals.
     flushed: usize,
 }
 
 impl FlightMem {
-    /// Makes a half into the memory of a new channel, without its header. What was in it is lost.
+    /// Prepares a half for a new channel, without its header. Erases the old data.
     ///
-    /// Context: process; sleeps. Errors: -EINVAL if `header` and `format` do not fit, -ENOMEM, -EINTR if the task is being
-    /// killed.
+    /// Context: process; sleeps. Errors: -EINVAL if `header` and `format` do not fit, -ENOMEM,
+    /// -EINTR if the task is being killed.
     pub(crate) fn new(half: Half, header: &Header, format: &[u8]) -> Result<Self> {
         let layout = header.layout().ok_or(EINVAL)?;
         let fits = usize::try_from(header.bytes)? == half.0.len();
@@ -138,7 +139,8 @@ impl FlightMem {
         for _ in 0..layout.cpus() {
             given.push(Atomic::new(false), GFP_KERNEL)?;
         }
-        // INVARIANT: By that of `Half` nobody else has the memory, and nothing has been given.
+        // INVARIANT: By the invariant of `Half` the memory has no other owner, and no buffer has
+        // been given out.
         let new = Self {
             memory: half.0,
             layout,
@@ -149,7 +151,8 @@ impl FlightMem {
         Ok(new)
     }
 
-    /// Writes the header, which says that the rest is there: once nothing more can fail, as without it the next boot finds nothing here.
+    /// Writes the header. Called when nothing can fail any longer: without a header, the next boot
+    /// finds nothing here.
     pub(crate) fn publish(&self, header: &Header) {
         let copy = header.encode();
         (0..)
@@ -170,9 +173,9 @@ impl FlightMem {
         }
     }
 
-    /// The memory of a CPU's buffer, zeroed, for the caller alone.
+    /// Returns the memory of a CPU's buffer, zeroed, for the caller alone.
     ///
-    /// Errors: -EBUSY if it has been given before, -EINVAL if the CPU has no place, -ENOMEM.
+    /// Errors: -EBUSY if it has been given out before, -EINVAL if the CPU has no place, -ENOMEM.
     pub(crate) fn buffer(&self, cpu: CpuId) -> Result<PageBuf> {
         let given = self.given.get(usize::try_from(cpu.get())?);
         let given = given.ok_or(EINVAL)?;
@@ -185,26 +188,26 @@ impl FlightMem {
         }
     }
 
-    /// Whether no record has been written.
+    /// Returns true if no record has been written.
     pub(crate) fn is_blank(&self) -> bool {
         let mut cpus = 0..self.layout.cpus();
         // The position is the first word of a control page.
         cpus.all(|cpu| self.load(self.layout.ctl_at(cpu)) == 0)
     }
 
-    /// Removes the header: the next boot does not find this channel.
+    /// Erases the header: the next boot does not find this channel.
     pub(crate) fn erase(&self) {
         let blank = [0; COPY_BYTES];
         let copies = (0..).step_by(COPY_BYTES).take(COPIES);
         copies.for_each(|at| self.put(at, &blank));
     }
 
-    /// Goes on with the checksums of what has been written, and writes everything to memory when
-    /// they are there: a step, as the memory may have gigabytes. Returns true if there is more to
-    /// do.
+    /// Runs the next step of sealing: computes checksums of the written data, then flushes
+    /// everything to memory. Split into steps, as the memory may have gigabytes. Returns true if
+    /// there is more to do.
     ///
-    /// Context: any. `progress` is that of the steps before, or new. If it is of another channel,
-    /// there is nothing to do.
+    /// Context: any. `progress` is the result of the steps before, or new. If it belongs to another
+    /// channel, this does nothing.
     pub(crate) fn seal_some(&self, progress: &mut Progress, reason: Reason) -> bool {
         let this = (self.memory.base().addr().get(), self.opening);
         if *progress.of.get_or_insert(this) != this {
@@ -230,7 +233,7 @@ impl FlightMem {
         true
     }
 
-    /// Writes a part to memory from caches. Returns true if there is more.
+    /// Flushes a part from caches to memory. Returns true if there is more.
     fn flush_some(&self, progress: &mut Progress) -> bool {
         const STEP: usize = 1 << 16;
         let rest = self.memory.len().saturating_sub(progress.flushed);
@@ -258,19 +261,20 @@ impl MemoryMut for FlightMem {
         else {
             return;
         };
-        // SAFETY: It is outside of the buffers, where by the type invariant nobody else writes, and who reads believes nothing.
+        // SAFETY: It is outside of the buffers, where by the type invariant only this object
+        // writes, and readers validate all they read.
         unsafe { self.memory.store(place, word) };
     }
 }
 
-/// Has [`flight::dump`](crate::persistent::dump) called until it is dropped.
+/// Registration that calls [`flight::dump`](crate::persistent::dump). Unregisters when dropped.
 pub(crate) struct Dumper(());
 
 impl Dumper {
-    /// Errors: -EBUSY if there is one.
+    /// Registers for panics, restarts and halts. Errors: -EBUSY if already registered.
     pub(crate) fn register() -> Result<Self> {
-        // SAFETY: `exports.rs` has the function that is called, as long as this module is there, whose end drops this object
-        // before.
+        // SAFETY: `exports.rs` has the function that is called, as long as this module is loaded;
+        // the module drops this object before it is unloaded.
         to_result(unsafe { bindings::relay_fast_dump_register() })?;
         Ok(Self(()))
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of fast relay buffers, and the writer's fast path (`ring/record.rs`).
+//! Memory of fast relay buffers, and the writer's fast path (`ring/record.rs`).
 //!
-//! A buffer is [`RingMem`]: the control page, the reader's page, and the data, as
-//! `<linux/ferrotrace_relay.h>` has them. [`RingSlots`] tells each CPU which is its own. Only that CPU
-//! changes the words of the control page: there is no other way to do so than [`OpenRecord`] and
-//! [`RingMem::look_after`].
+//! A buffer is a [`RingMem`]: the control page, the reader's page, and the data, as in
+//! `<linux/ferrotrace_relay.h>`. [`RingSlots`] points each CPU to its own buffer. Only that CPU
+//! changes the words of the control page, through [`OpenRecord`] and [`RingMem::look_after`].
 //!
 //! Contexts: allocation in process context; writing in any, NMI included. No locks.
 
@@ -60,24 +59,24 @@ const DATA: usize = bindings::RELAY_FAST_DATA as usize;
 static_assert!(offset_of!(Ctl, reserve) == 0);
 static_assert!(size_of::<Ctl>() <= CONSUMER && size_of::<Consumer>() <= PAGE_SIZE);
 static_assert!(CONSUMER == PAGE_SIZE && DATA == 2 * PAGE_SIZE);
-// `bindings.h` says what the C compiler makes of it.
+// `bindings.h` has the size according to the C compiler.
 static_assert!(size_of::<Ctl>() == bindings::FERRO_SIZE_relay_fast_ctl as usize);
 static_assert!(Word::CROWDED == bindings::RELAY_FAST_CROWDED as u64);
 
-/// Words that the CPU changes which owns them, and others look at.
+/// Operations on words that only the owning CPU changes and other CPUs read.
 mod local {
     use core::arch::asm;
 
-    /// Compare-and-exchange, atomic on this CPU; whether the word was `old`.
+    /// Compare-and-exchange, atomic on this CPU; returns true if the word was `old`.
     ///
     /// # Safety
     ///
     /// `word` points to a word that only this CPU writes, and all others access with single loads.
     #[inline(always)]
     pub(super) unsafe fn exchange(word: *mut u64, old: u64, new: u64) -> bool {
-        // SAFETY: By the rules of this function the word is there and changes on this CPU only, so an instruction without
-        // LOCK is atomic: an interruption comes before or after it. It may read and write memory for the compiler, which is
-        // the barrier.
+        // SAFETY: By the rules of this function the word is valid and changes on this CPU only, so
+        // an instruction without LOCK is atomic: an interruption occurs before or after it. It may
+        // read and write memory for the compiler, which is the barrier.
         unsafe {
             asm!("cmpxchg [{word}], {new}", "jne {other}", word = in(reg) word,
                 new = in(reg) new, inout("rax") old => _, other = label { return false },
@@ -93,18 +92,20 @@ mod local {
     /// As for [`exchange`].
     #[inline(always)]
     pub(super) unsafe fn decrement(word: *mut u64) {
-        // SAFETY: By the rules of this function; one instruction is atomic on this CPU, as in `exchange()`.
+        // SAFETY: By the rules of this function; one instruction is atomic on this CPU, as in
+        // `exchange()`.
         unsafe { asm!("dec qword ptr [{word}]", word = in(reg) word, options(nostack)) };
     }
 
-    /// Adds.
+    /// Adds `n`.
     ///
     /// # Safety
     ///
     /// As for [`exchange`].
     #[inline(always)]
     pub(super) unsafe fn add(word: *mut u64, n: u64) {
-        // SAFETY: By the rules of this function; one instruction is atomic on this CPU, as in `exchange()`.
+        // SAFETY: By the rules of this function; one instruction is atomic on this CPU, as in
+        // `exchange()`.
         unsafe { asm!("add [{word}], {n}", word = in(reg) word, n = in(reg) n, options(nostack)) };
     }
 }
@@ -112,8 +113,9 @@ mod local {
 /// A word of a [`RingMem`]'s control page.
 macro_rules! ctl_word {
     ($memory:expr, $field:ident) => {
-        // SAFETY: By the type invariant the control page is there as long as the memory is borrowed. Everybody accesses its
-        // words with single loads and stores, or, on the one CPU that writes them, with instructions that are atomic there.
+        // SAFETY: By the type invariant the control page is valid as long as the memory is
+        // borrowed. All code accesses its words with single loads and stores, or, on the one CPU
+        // that writes them, with instructions that are atomic there.
         unsafe { Atomic::from_ptr(&raw mut (*RingMem::ctl(&$memory).as_ptr()).$field) }
     };
 }
@@ -121,24 +123,26 @@ macro_rules! ctl_word {
 /// A word of a [`RingMem`]'s page of the reader.
 macro_rules! reader_word {
     ($memory:expr, $field:ident) => {
-        // SAFETY: By the type invariant the reader's page is there as long as the memory is borrowed. The kernel and user
-        // space access its words with single loads and stores, or atomically.
+        // SAFETY: By the type invariant the reader's page is valid as long as the memory is
+        // borrowed. The kernel and user space access its words with single loads and stores, or
+        // atomically.
         unsafe { Atomic::from_ptr(&raw mut (*RingMem::consumer(&$memory)).$field) }
     };
 }
 
-/// The memory of one CPU's buffer.
+/// Memory of one CPU's buffer.
 ///
 /// # Invariants
 ///
-/// The control page, the reader's page and the data of `ring` follow each other in `memory`; `mask` of
-/// the control page is that of the data and does not change. Only `cpu` writes to the words of the control page,
-/// except for `closed`.
+/// The control page, the reader's page and the data of `ring` follow each other in `memory`; `mask`
+/// of the control page matches the data and does not change. Only `cpu` writes to the words of the
+/// control page, except for `closed`.
 pub(crate) struct RingMem {
     memory: PageBuf,
     ring: Ring,
     cpu: CpuId,
-    /// Where the last padding of each sub-buffer started. Written by `cpu` before what is after it is complete.
+    /// Start of the last padding of each sub-buffer. Written by `cpu` before the data after it are
+    /// complete.
     padded: KVVec<Atomic<u64>>,
 }
 
@@ -155,14 +159,14 @@ impl RingMem {
         )
     }
 
-    /// Takes the memory for the buffer of `cpu` from a channel that is to survive a reboot. It is empty.
+    /// Takes the memory for the buffer of `cpu` from a persistent channel. It is empty.
     ///
     /// Context: process. Errors: as for [`FlightMem::buffer`]; -EINVAL if it is too short.
     pub(crate) fn in_flight(ring: Ring, cpu: CpuId, flight: &FlightMem) -> Result<Self> {
         Self::in_zeroed(flight.buffer(cpu)?, ring, cpu)
     }
 
-    /// Makes the buffer of `cpu` in memory that is all zeros, and nobody else's.
+    /// Makes the buffer of `cpu` in zeroed memory that has no other user.
     fn in_zeroed(memory: PageBuf, ring: Ring, cpu: CpuId) -> Result<Self> {
         let size = usize::try_from(ring.size())?;
         if memory.len() < size.checked_add(DATA).ok_or(EINVAL)? {
@@ -172,8 +176,9 @@ impl RingMem {
             true => bindings::RELAY_FAST_OVERWRITE,
             false => 0,
         };
-        // SAFETY: There are `DATA` bytes before the ring's, which the control page fits in, as checked above; it is aligned to a
-        // page. The callers have just allocated it, or got it from `FlightMem::buffer()`, which gives it once: nobody else has it.
+        // SAFETY: There are `DATA` bytes before the ring's, which the control page fits in, as
+        // checked above; it is aligned to a page. The callers have just allocated it, or got it
+        // from `FlightMem::buffer()`, which gives it once: it has no other user.
         unsafe {
             memory.base().cast::<Ctl>().write(Ctl {
                 mask: ring.size() - 8,
@@ -192,7 +197,7 @@ impl RingMem {
             cond_resched_killable()?;
             padded.push(Atomic::new(0u64), GFP_KERNEL)?;
         }
-        // INVARIANT: Just written. Nobody gets at the words but by `Local`.
+        // INVARIANT: Just written. The words are only written through `Local`.
         Ok(Self {
             memory,
             ring,
@@ -201,38 +206,41 @@ impl RingMem {
         })
     }
 
-    /// The sizes.
+    /// Returns the sizes.
     pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Bytes that can be mapped.
+    /// Returns the number of bytes that can be mapped.
     pub(crate) fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether this part of a mapping, in pages, is exactly the reader's page.
+    /// Returns true if this part of a mapping is exactly the reader's page; `first` is a page
+    /// number.
     pub(crate) fn is_consumer_page(&self, first: usize, bytes: usize) -> bool {
         first == CONSUMER / PAGE_SIZE && bytes == PAGE_SIZE
     }
 
-    /// The page with this index, for a page table.
+    /// Returns the page with this index, for a page table.
     pub(crate) fn page(&self, index: usize) -> Option<PageRef> {
         self.memory.page(index)
     }
 
-    /// Data at a position, if it does not go past the end of the buffer.
+    /// Returns data at a position, or `None` if they reach past the end of the buffer.
     pub(crate) fn data(&self, position: u64, bytes: u64) -> Option<MemRange<'_>> {
         let start = usize::try_from(self.ring.offset(position)).ok()?;
         let len = usize::try_from(bytes).ok()?;
         self.memory.range(start.checked_add(DATA)?, len)
     }
 
-    /// The header of the record at a position, for a reader. It is garbage if the writer has overtaken it.
+    /// Returns the header of the record at a position, for a reader. The value is garbage if the
+    /// writer has overtaken the reader.
     pub(crate) fn header(&self, position: u64) -> Option<Header> {
         let word = self.data(position & !7, HEADER_BYTES)?.as_ptr();
-        // SAFETY: `data()` has checked that 8 bytes from there are inside of the memory, which `self` keeps. The position is
-        // a multiple of 8, so they are aligned, as the data is. Any bytes are a `u64`; the writer may be changing them.
+        // SAFETY: `data()` has checked that 8 bytes from there are inside of the memory, which
+        // `self` keeps. The position is a multiple of 8, so they are aligned, as the data is. Any
+        // bytes are a `u64`; the writer may be changing them.
         let word = unsafe { word.cast::<u64>().read_volatile() };
         Some(Header::from_word(word))
     }
@@ -246,29 +254,29 @@ impl RingMem {
         unsafe { self.memory.base().byte_add(CONSUMER).cast().as_ptr() }
     }
 
-    /// Records lost so far.
+    /// Returns the number of lost records.
     pub(crate) fn lost(&self) -> u64 {
         ctl_word!(self, lost).load(Relaxed)
     }
 
-    /// Tells readers that nothing will come any more.
+    /// Tells readers that no more data will arrive.
     pub(crate) fn set_closed(&self) {
         ctl_word!(self, closed).store(1, Release);
     }
 
-    /// Whether [`RingMem::set_closed`] has been called.
+    /// Returns true if [`RingMem::set_closed`] has been called.
     pub(crate) fn is_closed(&self) -> bool {
         ctl_word!(self, closed).load(Acquire) != 0
     }
 
-    /// A reader has come from `old` to `new`. False if another one was faster.
+    /// Moves a reader's position from `old` to `new`. Returns false if another reader was faster.
     pub(crate) fn set_consumed(&self, old: u64, new: u64) -> bool {
         reader_word!(self, consumed)
             .cmpxchg(old, new, Release)
             .is_ok()
     }
 
-    /// [`Ring::next_run`] of what there is now.
+    /// Calls [`Ring::next_run`] with the current state.
     pub(crate) fn next_run(&self, position: u64) -> (u64, Option<Run>) {
         self.ring.next_run(Sample::new(self), position, |index| {
             self.padded
@@ -277,44 +285,44 @@ impl RingMem {
         })
     }
 
-    /// Whether the data after `position` has not been overwritten while it was looked at.
+    /// Returns true if the data after `position` were not overwritten while they were read.
     pub(crate) fn is_kept(&self, position: u64) -> bool {
-        // The look at the data comes first.
+        // Orders the reads of the data before this look.
         barrier::smp_mb(barrier::Read);
         self.ring.kept(self.reserve().position()) <= position
     }
 
-    /// [`Ring::is_due`].
+    /// Calls [`Ring::is_due`].
     pub(crate) fn is_due(&self) -> bool {
         self.ring.is_due(self)
     }
 
-    /// Lets the writer's CPU see to it that it does not pass unnoticed what the reader waits for
-    /// ([`Ring::limit_is_late`]), if it would.
+    /// Makes the writer's CPU update the limit, if it would otherwise pass the reader's wake-up
+    /// point unnoticed ([`Ring::limit_is_late`]).
     ///
     /// Context: process; sleeps. Not from a CPU hotplug callback.
     pub(crate) fn look_after(&self) {
         if !self.ring.limit_is_late(self) {
             return;
         }
-        // In a thread of the writer's CPU: no record of a task is half reserved there meanwhile, with the limit
-        // that this replaces.
+        // In a thread of the writer's CPU: at that time no task there has half reserved a record
+        // with the old limit.
         HotplugOff::new().call_on(self.cpu, &|| {
-            // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU is offline, and stays so
-            // while `HotplugOff` is there. The buffer has no other CPU.
+            // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU
+            // is offline, and stays so while `HotplugOff` exists. The buffer has no other CPU.
             self.ring.look_after(&unsafe { Local::new(self) });
         });
     }
 }
 
 impl RingMem {
-    /// Counts out a record of this buffer, which is complete, on the CPU that writes it.
+    /// Commits a complete record of this buffer, on the CPU that writes it.
     ///
     /// Context: process; sleeps. Not from a CPU hotplug callback.
     fn count_out(&self) {
         HotplugOff::new().call_on(self.cpu, &|| {
-            // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU is offline, and stays so
-            // while `HotplugOff` is there. The buffer has no other CPU.
+            // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU
+            // is offline, and stays so while `HotplugOff` exists. The buffer has no other CPU.
             self.ring.commit(&unsafe { Local::new(self) });
         });
     }
@@ -323,7 +331,7 @@ impl RingMem {
 impl Words for RingMem {
     fn reserve(&self) -> Word {
         let word = ctl_word!(self, reserve);
-        // Acquire: a reader sees what was written before a record was counted out, or the position
+        // Acquire: a reader sees the data written before a record was committed, or the position
         // moved.
         Word(word.load(Acquire))
     }
@@ -349,17 +357,19 @@ impl Words for RingMem {
     }
 }
 
-/// The words of a buffer, for the CPU that writes it.
+/// Words of a buffer, for the CPU that writes it.
 ///
 /// # Invariants
 ///
-/// This runs on that CPU, which it does not leave, or nothing else runs there; as long as the object is used.
+/// As long as the object is used, this runs on that CPU, without leaving it, or nothing else runs
+/// there.
 struct Local<'a>(&'a RingMem);
 
 impl<'a> Local<'a> {
     /// # Safety
     ///
-    /// As long as the object is used, this runs on the CPU that the buffer is for, or nothing runs there.
+    /// As long as the object is used, this runs on the CPU that the buffer is for, or nothing runs
+    /// there.
     #[inline(always)]
     unsafe fn new(memory: &'a RingMem) -> Self {
         // INVARIANT: By the rules of this function.
@@ -396,7 +406,8 @@ impl Words for Local<'_> {
 impl LocalWords for Local<'_> {
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
         let ctl = self.0.ctl().as_ptr();
-        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types
+        // only this CPU writes it.
         match unsafe { local::exchange(&raw mut (*ctl).reserve, old.0, new.0) } {
             true => Ok(()),
             false => Err(self.reserve()),
@@ -409,8 +420,9 @@ impl LocalWords for Local<'_> {
 
     fn exchange_committed(&self, old: u64, new: u64) -> bool {
         let ctl = self.0.ctl().as_ptr();
-        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it. The
-        // instruction comes after all stores before it, for the compiler and for the CPU.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types
+        // only this CPU writes it. The instruction is ordered after all stores before it, for the
+        // compiler and for the CPU.
         unsafe { local::exchange(&raw mut (*ctl).committed, old, new) }
     }
 
@@ -419,12 +431,14 @@ impl LocalWords for Local<'_> {
     }
 
     fn add_lost(&self) {
-        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types
+        // only this CPU writes it.
         unsafe { local::add(&raw mut (*self.0.ctl().as_ptr()).lost, 1) };
     }
 
     fn add_overwritten(&self, bytes: u64) {
-        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types
+        // only this CPU writes it.
         unsafe { local::add(&raw mut (*self.0.ctl().as_ptr()).overwritten, bytes) };
     }
 
@@ -437,9 +451,10 @@ impl LocalWords for Local<'_> {
         };
         if let Some(place) = self.0.data(padding.start, HEADER_BYTES) {
             let place = place.as_ptr().cast_mut().cast::<u64>();
-            // SAFETY: `data()` has checked that 8 bytes from there are inside of the memory, and positions of padding are
-            // multiples of 8. The ring calls this for whoever has reserved the record after the padding, on this CPU, by the
-            // invariant of `Local`, and nobody else writes there.
+            // SAFETY: `data()` has checked that 8 bytes from there are inside of the memory, and
+            // positions of padding are multiples of 8. The ring calls this for the writer that has
+            // reserved the record after the padding, on this CPU, by the invariant of `Local`, and
+            // there is no other writer to these bytes.
             unsafe { place.write_volatile(filler.to_word()) };
         }
         if let Some(padded) = self.0.padded.get(self.0.ring.index(padding.start)) {
@@ -452,28 +467,28 @@ impl LocalWords for Local<'_> {
     }
 }
 
-/// What a CPU without a buffer writes to: nothing passes its limit.
+/// Control page of CPUs without a buffer: no record passes its limit.
 #[repr(transparent)]
 struct NoBuffer(Ctl);
-// SAFETY: It is all zeros and nobody writes it: no record passes a limit of 0, so the exchange in `OpenRecord::reserve()` and in
-// the header's inline function is not reached.
+// SAFETY: It is all zeros and never written: no record passes a limit of 0, so the exchange in
+// `OpenRecord::reserve()` and in the header's inline function is not reached.
 unsafe impl Sync for NoBuffer {}
 static NO_BUFFER: NoBuffer = NoBuffer(pin_init::zeroed());
 
-/// The buffers that the CPUs write to.
+/// Buffers to which the CPUs write.
 ///
 /// # Invariants
 ///
 /// Each slot points to [`NO_BUFFER`] or to the memory in `memory` of that CPU, which is kept.
 #[repr(C)]
 pub(crate) struct RingSlots {
-    // First, as C code looks for it there.
+    // First, as C code expects it there.
     slots: PerCpuPtr<Ctl>,
     memory: KVec<SetOnce<ARef<Shared<RingMem>>>>,
 }
 
 impl RingSlots {
-    /// No buffer for any CPU.
+    /// Creates slots without buffers.
     ///
     /// Context: process. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
@@ -491,13 +506,13 @@ impl RingSlots {
         Ok(Self { slots, memory })
     }
 
-    /// The memory of a CPU's buffer. Context: any.
+    /// Returns the memory of a CPU's buffer. Context: any.
     pub(crate) fn memory(&self, cpu: CpuId) -> Option<&RingMem> {
         let index = usize::try_from(cpu.get()).ok()?;
         Some(self.memory.get(index)?.as_ref()?)
     }
 
-    /// Lets the CPU that the buffer is for write to it, for good, unless it has another one.
+    /// Publishes the buffer to its CPU, permanently, unless the CPU already has one.
     pub(crate) fn publish(&self, memory: ARef<Shared<RingMem>>) {
         let (ctl, cpu) = (memory.ctl(), memory.cpu);
         let index = usize::try_from(cpu.get()).unwrap_or(usize::MAX);

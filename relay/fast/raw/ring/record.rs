@@ -32,10 +32,10 @@ use super::Local;
 use super::RingSlots;
 use super::DATA;
 
-/// Why a record cannot be written.
+/// Reason why a record cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// The CPU has no buffer. Nobody has counted the loss.
+    /// The CPU has no buffer. The loss is not counted yet.
     NoBuffer,
     /// The buffer has no room for it, and has counted the loss.
     Refused(Refused),
@@ -43,13 +43,13 @@ pub(crate) enum Lost {
 
 /// A record that is being written, on the CPU that reserved it.
 ///
-/// It is there for readers once it is committed, header, time and all. One that is dropped before stays open:
-/// readers see neither it nor what comes after it.
+/// Readers see it with header, time and data once it is committed. A record that is dropped before
+/// stays open: readers see neither it nor later records.
 ///
 /// # Invariants
 ///
-/// `ctl` is the control page of a buffer in `slots`; `record` points to the record in its data, and as many
-/// bytes from there as `header` asks for belong to this object, in one piece.
+/// `ctl` is the control page of a buffer in `slots`; `record` points to the record in its data, and
+/// as many bytes from there as `header` asks for belong to this object, in one piece.
 pub(crate) struct OpenRecord<'a> {
     ctl: NonNull<Ctl>,
     record: NonNull<u8>,
@@ -58,7 +58,7 @@ pub(crate) struct OpenRecord<'a> {
     preempt: PreemptOff,
 }
 
-/// The time of a record with this header, or 0.
+/// Returns the time for a record with this header, or 0.
 #[inline(always)]
 fn stamp(header: Header) -> u64 {
     match header.flags & TIMED {
@@ -70,27 +70,28 @@ fn stamp(header: Header) -> u64 {
 impl<'a> OpenRecord<'a> {
     /// Reserves a record with this header on the fast path, with the time if the header says so.
     ///
-    /// When the limit stops it, or many are open, nothing has happened and the caller goes on with
-    /// [`OpenRecord::reserve_slow`].
+    /// If the limit or the number of open records forbids it, nothing is changed and the caller
+    /// continues with [`OpenRecord::reserve_slow`].
     #[inline(always)]
     pub(crate) fn reserve(slots: &'a RingSlots, header: Header) -> Result<Self, PreemptOff> {
         let preempt = PreemptOff::new();
         let ctl = slots.slots.this_cpu(&preempt);
         loop {
-            // SAFETY: By the invariant of `RingSlots` the page is there as long as `slots`. All access its words
-            // with single loads and stores, or with instructions that are atomic on the CPU that writes them.
+            // SAFETY: By the invariant of `RingSlots` the page is valid as long as `slots`. All
+            // code accesses its words with single loads and stores, or with instructions that are
+            // atomic on the CPU that writes them.
             let old = Word(unsafe { shared_word::load(&raw const (*ctl).reserve) });
             let time = stamp(header);
-            // SAFETY: The page is there, and the word is accessed, as `reserve` before.
+            // SAFETY: The page is valid, and the word is accessed, as `reserve` before.
             let limit = || unsafe { shared_word::load(&raw const (*ctl).limit) };
             let Some(new) = old.next(header.bytes(), limit) else {
                 return Err(preempt);
             };
-            // SAFETY: The page is this CPU's, which nobody leaves with preemption off, as it has been since the page
-            // was looked up; `mono_fast_ns()` does not sleep.
+            // SAFETY: The page is this CPU's, which no task leaves with preemption off, as it has
+            // been since the page was looked up; `mono_fast_ns()` does not sleep.
             if unsafe { local::exchange(&raw mut (*ctl).reserve, old.0, new.0) } {
-                // SAFETY: What passes the limit is a buffer's page, not NULL, and the record is within the current
-                // sub-buffer.
+                // SAFETY: A page whose limit lets a record pass is a buffer's page, not NULL, and
+                // the record is within the current sub-buffer.
                 return Ok(unsafe {
                     let ctl = NonNull::new_unchecked(ctl);
                     Self::at(ctl, old, header, time, slots, preempt)
@@ -99,12 +100,13 @@ impl<'a> OpenRecord<'a> {
         }
     }
 
-    /// The same record, of which the compiler knows then what it is, as after [`OpenRecord::reserve`]: all of it is in registers, and
-    /// what does not depend on the hit is not computed. `None`, and the record stays open, if it is another.
+    /// Returns the same record with fields that the compiler knows, as after
+    /// [`OpenRecord::reserve`]: all fields stay in registers, and constants are not recomputed at
+    /// each hit. Returns `None`, and leaves the record open, if the arguments do not match.
     #[inline(always)]
     pub(crate) fn known(self, slots: &'a RingSlots, header: Header) -> Option<Self> {
         let is_it = self.header == header && core::ptr::eq(self.slots, slots);
-        // INVARIANT: They are what they were.
+        // INVARIANT: The fields have the same values.
         is_it.then_some(Self {
             header,
             slots,
@@ -112,7 +114,8 @@ impl<'a> OpenRecord<'a> {
         })
     }
 
-    /// Reserves what [`OpenRecord::reserve`] did not, and tells whether a reader may have to be woken.
+    /// Reserves a record that [`OpenRecord::reserve`] could not. The flag says if a reader may have
+    /// to be woken.
     pub(crate) fn reserve_slow(
         slots: &'a RingSlots,
         header: Header,
@@ -121,8 +124,9 @@ impl<'a> OpenRecord<'a> {
         let memory = CpuId::new(cpu::current_id())
             .and_then(|cpu| slots.memory(cpu))
             .ok_or(Lost::NoBuffer)?;
-        // SAFETY: `RingSlots::publish()` has put the buffer there for its own CPU, which is this one and stays so while
-        // `preempt` is there, until after the last use; what is called meanwhile does not sleep.
+        // SAFETY: `RingSlots::publish()` has put the buffer there for its own CPU, which is this
+        // one and stays so while `preempt` exists, until after the last use; the calls in between
+        // do not sleep.
         let words = unsafe { Local::new(memory) };
         let (grant, time) = memory
             .ring()
@@ -136,8 +140,8 @@ impl<'a> OpenRecord<'a> {
 
     /// # Safety
     ///
-    /// A record with this header has been reserved at the position of `word`, on this CPU, whose buffer
-    /// `ctl` is, in `slots`, and nobody else opens it.
+    /// A record with this header has been reserved at the position of `word`, on this CPU, whose
+    /// buffer `ctl` is, in `slots`, and no other object is made for it.
     #[inline(always)]
     unsafe fn at(
         ctl: NonNull<Ctl>,
@@ -147,11 +151,12 @@ impl<'a> OpenRecord<'a> {
         slots: &'a RingSlots,
         preempt: PreemptOff,
     ) -> Self {
-        // The mask takes the count of records in flight away too.
-        // SAFETY: By the rules of this function `ctl` is the page of a buffer, which `slots` keeps; the mask does not change.
+        // The mask also clears the count of records in flight.
+        // SAFETY: By the rules of this function `ctl` is the page of a buffer, which `slots` keeps;
+        // the mask does not change.
         let offset = (word.0 >> Word::SHIFT) & unsafe { (*ctl.as_ptr()).mask };
-        // SAFETY: By the invariant of `RingMem` the data follows at `DATA`, with as many bytes as the mask lets through. On 64
-        // bits nothing is cut off.
+        // SAFETY: By the invariant of `RingMem` the data follows at `DATA`, with as many bytes as
+        // the mask allows. On 64 bits nothing is cut off.
         let record = unsafe { ctl.byte_add(DATA).byte_add(offset as usize).cast() };
         // INVARIANT: By the rules of this function.
         let mut open = Self {
@@ -179,7 +184,7 @@ impl<'a> OpenRecord<'a> {
         Ok(())
     }
 
-    /// Where the data starts, from the start of the record.
+    /// Returns the offset of the data in the record.
     #[inline(always)]
     fn data_at(&self) -> usize {
         match self.header.flags & TIMED {
@@ -188,7 +193,7 @@ impl<'a> OpenRecord<'a> {
         }
     }
 
-    /// The data, to be put together.
+    /// Returns the data, for writing at any offsets.
     #[inline(always)]
     pub(crate) fn data(&mut self) -> Data<'_> {
         // SAFETY: The data begins within the record, by the type invariant.
@@ -201,15 +206,16 @@ impl<'a> OpenRecord<'a> {
         }
     }
 
-    /// Copies `bytes` into the data, `at` bytes from its start; false if it does not fit.
+    /// Copies `bytes` into the data at offset `at`; returns false if they do not fit.
     #[inline(always)]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
         let fits = at
             .checked_add(bytes.len())
             .is_some_and(|end| end <= self.header.len as usize);
         if fits {
-            // SAFETY: The bytes fit in the data that the header announces, as just checked, so they are within the record,
-            // which belongs to this object by the type invariant; user space may only read it, through its own mapping.
+            // SAFETY: The bytes fit in the data that the header announces, as just checked, so they
+            // are within the record, which belongs to this object by the type invariant; user space
+            // may only read it, through its own mapping.
             unsafe {
                 let to = self.record.add(self.data_at()).add(at);
                 shared_word::copy(to.as_ptr(), bytes.as_ptr(), bytes.len());
@@ -225,61 +231,64 @@ impl<'a> OpenRecord<'a> {
             .unwrap_or(0)
             .saturating_sub(at);
         if rest > 0 {
-            // SAFETY: `at + rest` is what the header asks for, and so much belongs to this object, by the type invariant.
+            // SAFETY: `at + rest` is the size that the header asks for, and so much belongs to this
+            // object, by the type invariant.
             unsafe { self.record.add(at).as_ptr().write_bytes(0, rest) };
         }
     }
 
-    /// Writes what comes before the data, and that the record is being written: if the kernel dies meanwhile, whoever looks
-    /// afterwards finds the end of the record.
+    /// Writes the time and the header, marked as open: if the kernel dies before the commit,
+    /// recovery still finds the end of the record.
     #[inline(always)]
     fn begin(&mut self, time: u64) {
         let header = Header {
             flags: self.header.flags | OPEN,
             ..self.header
         };
-        // SAFETY: By the type invariant the record belongs to this object, with room for the header and, if its flags say so,
-        // the time; records are aligned to 8 bytes.
+        // SAFETY: By the type invariant the record belongs to this object, with room for the header
+        // and, if its flags say so, the time; records are aligned to 8 bytes.
         unsafe {
             let words = self.record.cast::<u64>();
             if self.header.flags & TIMED != 0 {
                 words.add(1).write(time);
             }
-            // In one piece: half a header is none.
+            // In one store: half a header is invalid.
             words.write_volatile(header.to_word());
         }
-        // The data comes after that. The CPU keeps stores in order.
+        // Orders the data after the header. The CPU keeps stores in order.
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Writes that the record is complete.
+    /// Marks the record as complete.
     #[inline(always)]
     fn complete(&mut self) {
         // After the data.
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: By the type invariant the record belongs to this object, with room for the header, of which the flags are the
-        // last two bytes; it is aligned to 8 bytes.
+        // SAFETY: By the type invariant the record belongs to this object, with room for the
+        // header, of which the flags are the last two bytes; it is aligned to 8 bytes.
         unsafe {
             let flags = self.record.byte_add(Header::FLAGS_AT).cast::<u16>();
-            // Nothing that the compiler may leave out, or do before: whoever looks afterwards is not a part of the program.
+            // Volatile: the compiler must not drop or move the store, as its reader is another
+            // kernel.
             flags.write_volatile(self.header.flags);
         }
     }
 
-    /// Has readers skip the record once it is committed.
+    /// Marks the record as one that readers skip.
     pub(crate) fn discard(&mut self) {
         self.header.flags |= DISCARDED;
     }
 
-    /// Leaves the record, with its head, to C code that has preemption off, and tells where it is.
+    /// Leaves the record, with its header, to C code that has preemption off, and returns its
+    /// address.
     pub(crate) fn leave_open(self) -> NonNull<u8> {
         self.record
     }
 
     /// Shows the record to readers.
     ///
-    /// Whoever has slept meanwhile, which nobody may, can be on another CPU now. The CPU that the record is of counts it
-    /// out then, and this sleeps until it has.
+    /// A writer that has slept, against the rules, may be on another CPU now. Then the record's CPU
+    /// commits it, and this sleeps until then.
     #[inline(always)]
     pub(crate) fn commit(self) {
         if self.slots.slots.this_cpu(&self.preempt) != self.ctl.as_ptr() {
@@ -292,14 +301,16 @@ impl<'a> OpenRecord<'a> {
             } = self;
             return Self::commit_elsewhere(ctl, record, header, slots, preempt);
         }
-        // SAFETY: A page belongs to one CPU, by the invariant of `RingSlots`, and that is this one.
+        // SAFETY: A page belongs to one CPU, by the invariant of `RingSlots`, and that CPU is this
+        // one.
         unsafe { self.finish() };
     }
 
-    /// [`OpenRecord::commit`], on another CPU than the record's. Where that cannot sleep, which whoever has slept before
-    /// usually can, the record stays open: its CPU loses what it writes once the buffer is full.
+    /// Commits as [`OpenRecord::commit`], on another CPU than the record's. In a context that
+    /// cannot sleep, which is unlikely for a writer that has slept before, the record stays open:
+    /// its CPU loses records once the buffer is full.
     ///
-    /// It is given the fields one by one, so that [`OpenRecord::commit`] need not have them in memory.
+    /// Takes the fields one by one, so that [`OpenRecord::commit`] need not have them in memory.
     #[cold]
     #[inline(never)]
     fn commit_elsewhere(
@@ -310,9 +321,10 @@ impl<'a> OpenRecord<'a> {
         preempt: PreemptOff,
     ) {
         pr_err_once!("a writer slept before its record was committed\n");
-        // SAFETY: By the type invariant this is the page of a buffer, which `slots` keeps; the number does not change.
+        // SAFETY: By the type invariant this is the page of a buffer, which `slots` keeps; the
+        // number does not change.
         let cpu = CpuId::new(unsafe { (*ctl.as_ptr()).cpu });
-        // INVARIANT: They are those of such an object, which is no more.
+        // INVARIANT: The fields are from such an object, which no longer exists.
         let mut open = OpenRecord {
             ctl,
             record,
@@ -333,17 +345,18 @@ impl<'a> OpenRecord<'a> {
     #[inline(always)]
     unsafe fn finish(mut self) {
         self.complete();
-        // SAFETY: By the rules of this function only this CPU writes the word. The instruction comes after
-        // all stores to the record, for the compiler and for the CPU.
+        // SAFETY: By the rules of this function only this CPU writes the word. The instruction is
+        // ordered after all stores to the record, for the compiler and for the CPU.
         unsafe { local::decrement(&raw mut (*self.ctl.as_ptr()).reserve) };
     }
 }
 
-/// The data of a record that is being written.
+/// Data of a record that is being written.
 ///
 /// # Invariants
 ///
-/// `len` bytes at `start` belong to this object. User space may only read them, through its own mapping.
+/// `len` bytes at `start` belong to this object. User space may only read them, through its own
+/// mapping.
 pub(crate) struct Data<'a> {
     start: NonNull<u8>,
     len: usize,
@@ -351,12 +364,13 @@ pub(crate) struct Data<'a> {
 }
 
 impl Data<'_> {
-    /// Puts `bytes` there, `at` bytes from the start; false if they do not fit.
+    /// Puts `bytes` at offset `at`; returns false if they do not fit.
     #[inline(always)]
     pub(crate) fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> bool {
         let fits = at.checked_add(N).is_some_and(|end| end <= self.len);
         if fits {
-            // SAFETY: They are within the data, as just checked, which belongs to this object by the type invariant.
+            // SAFETY: They are within the data, as just checked, which belongs to this object by
+            // the type invariant.
             unsafe { self.start.add(at).cast::<[u8; N]>().write_unaligned(bytes) };
         }
         fits
@@ -381,7 +395,7 @@ mod suite {
         flags: 0,
     };
 
-    /// Buffers of all CPUs.
+    /// Makes buffers for all CPUs.
     fn slots() -> Result<RingSlots> {
         let ring = Ring::new(4096, 2, false).map_err(|_| EINVAL)?;
         let slots = RingSlots::new()?;
@@ -397,13 +411,13 @@ mod suite {
         })
     }
 
-    /// Position and records in flight of this CPU.
+    /// Returns the position and the number of records in flight of this CPU.
     fn state(slots: &RingSlots) -> Option<(u64, u64)> {
         let word = slots.memory(CpuId::new(cpu::current_id())?)?.reserve();
         Some((word.position(), word.in_flight()))
     }
 
-    /// Whoever looks after the kernel has died meanwhile sees where it ends, and that it is not complete.
+    /// Recovery after a crash finds the end of the record, and that it is not complete.
     #[test]
     fn a_record_says_that_it_is_being_written() -> Result {
         let slots = slots()?;
@@ -416,7 +430,7 @@ mod suite {
             flags: OPEN,
             ..HEADER
         };
-        // On the slow path, as it is the first, and on the fast one.
+        // The first record takes the slow path, the second one the fast path.
         for at in [0, 16] {
             let open = reserve(&slots).map_err(|_| EIO)?;
             assert_eq!(header(at)?, marked);
@@ -441,7 +455,7 @@ mod suite {
         Ok(())
     }
 
-    /// As it is for who has slept and is on another CPU now: once for each CPU.
+    /// Simulates a writer that has slept and is on another CPU now: once for each CPU.
     #[test]
     fn a_record_of_another_cpu_is_counted_out_there() -> Result {
         let slots = slots()?;
@@ -474,7 +488,7 @@ mod suite {
         Ok(())
     }
 
-    /// Nor does it where nobody may sleep.
+    /// The record stays open in a context that cannot sleep.
     #[cfg(CONFIG_PREEMPT_COUNT)]
     #[test]
     fn another_cpu_does_not_count_a_record_out() -> Result {
@@ -483,7 +497,7 @@ mod suite {
         assert!(reserve(&slots).map(OpenRecord::commit).is_ok());
         assert_eq!(state(&slots), Some((16, 0)));
         let open = reserve(&slots).map_err(|_| EIO)?;
-        // As it is for who has slept and finds the page of another CPU.
+        // Simulates a writer that has slept and finds the page of another CPU.
         let moved = OpenRecord {
             slots: &others,
             ..open
@@ -491,7 +505,7 @@ mod suite {
         moved.commit();
         assert_eq!(state(&slots), Some((32, 1)));
         assert_eq!(state(&others), Some((0, 0)));
-        // What others write meanwhile is in order.
+        // Records written after that are in order.
         assert!(reserve(&slots).map(OpenRecord::commit).is_ok());
         assert_eq!(state(&slots), Some((48, 1)));
         Ok(())
