@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A relay application: a directory with the controls by which user space makes a channel, starts and
-//! stops it, and takes it away. See `Documentation/klog.rst`.
+//! Relay applications: a directory with controls through which user space creates, starts, stops
+//! and removes a channel. See `Documentation/klog.rst`.
 //!
-//! Contexts: writing anywhere; the rest in process context.
+//! Contexts: writing in any; the rest in process context.
 //!
-//! Locks: [`AppChannel::creating`]; then debugfs's own and the engine's, or that of the client's
-//! [`Listener`] and what this takes, or the settings' mutex, which is not held while anything is
-//! made or removed. When debugfs removes a file it holds the directory's lock and waits for those
-//! who are in the file's operations. So no operation may wait for that lock when files are removed:
-//! an application is marked as ended before its files go, and what the files of clients may call
-//! ([`AppChannel::write()`], [`AppChannel::mode()`], ...) does not take `creating`.
+//! Locks: [`AppChannel::creating`]; then debugfs's and the engine's, or the client's [`Listener`]
+//! and its locks, or the settings' mutex, which is not held while anything is made or removed. The
+//! removal of a file in debugfs holds the directory's lock and waits for running file operations.
+//! So no operation may wait for that lock when files are removed: an application is marked as ended
+//! before its files are removed. Functions that clients' files may call ([`AppChannel::write()`],
+//! [`AppChannel::mode()`], ...) do not take `creating`.
 #![deny(unsafe_code)]
 
 use core::panic::Location;
@@ -47,13 +47,13 @@ use crate::raw::leaked_channels::Kept;
 use crate::raw::listener::Listener;
 use crate::raw::listener::Listening;
 
-/// What a sub-buffer may have, in bytes: a header and a little more at least.
+/// Valid sizes of a sub-buffer, in bytes: at least a header and a little more.
 const SUBBUF_SIZES: core::ops::RangeInclusive<usize> = 16..=1 << 30;
 
-/// How many sub-buffers a CPU may have.
+/// Valid numbers of sub-buffers per CPU.
 const SUBBUF_COUNTS: core::ops::RangeInclusive<usize> = 1..=1 << 20;
 
-/// What the next channel will be like.
+/// Settings for the next channel.
 #[derive(Clone, Copy)]
 struct Settings {
     subbuf_size: usize,
@@ -62,7 +62,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Errors: -E2BIG if the sizes are too large together.
+    /// Validates the sizes. Errors: -E2BIG if they are too large together.
     fn check(&self) -> Result {
         Geometry::new(self.subbuf_size, self.n_subbufs)
             .map(drop)
@@ -70,26 +70,27 @@ impl Settings {
     }
 }
 
-/// What writers and control files use of an application.
+/// State of an application for writers and control files.
 #[pin_data]
 pub struct AppChannel {
     name: CString,
     #[pin]
     settings: Mutex<Settings>,
-    /// Where the channel's files go. Held while the channel is exchanged; `None` once the application has ended.
+    /// Directory for the channel's files. Locked while the channel is exchanged; `None` once the
+    /// application has ended.
     #[pin]
     creating: Mutex<Option<Arc<Dir>>>,
     channel: RcuSlot<Shared<Channel>>,
     enabled: Atomic<bool>,
-    /// Told, under `creating`, when `enabled` has been set and cleared.
+    /// Called, under `creating`, after `enabled` was set or cleared.
     listening: Option<Arc<Listening>>,
 }
 
 impl AppChannel {
-    /// Writes a record, if there is a channel and it is enabled. Says whether it was written; if
-    /// the channel had no room it counts it as dropped.
+    /// Writes a record, if there is a channel and it is enabled. Returns true if it was written. A
+    /// record for which the channel has no room is counted as dropped.
     ///
-    /// Context: any. In the middle of another write to the same channel it is dropped, and counted.
+    /// Context: any. Within another write to the same channel the record is dropped and counted.
     #[inline]
     pub fn write(&self, irqs: &IrqsOff, data: &[u8]) -> bool {
         let written = self.channel.with(irqs, |channel| {
@@ -98,28 +99,29 @@ impl AppChannel {
         written.unwrap_or(false)
     }
 
-    /// Whether records are written.
+    /// Returns true if records are written.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.enabled.load(Relaxed)
     }
 
-    /// What the next channel does when no sub-buffer is free.
+    /// Returns the behaviour of the next channel when no sub-buffer is free.
     ///
     /// Context: process; sleeps.
     pub fn mode(&self) -> Mode {
         self.settings.lock().mode
     }
 
-    /// The same, to be changed.
+    /// Sets the behaviour of the next channel when no sub-buffer is free.
     pub fn set_mode(&self, mode: Mode) {
         self.settings.lock().mode = mode;
     }
 
-    /// Takes the channel away, if there is one, and makes a new one, not enabled, if `wanted`.
+    /// Removes the channel, if any, and makes a new one, not enabled, if `wanted`.
     ///
-    /// Errors: -E2BIG and those of opening a channel, and then nothing is taken away; -EIO if the application is ending;
-    /// those of naming the new channel's files, when the old one has gone.
+    /// Errors: -E2BIG and those of opening a channel, then the old channel stays; -EIO if the
+    /// application is ending; those of renaming the new channel's files, after the old channel was
+    /// removed.
     fn create(&self, wanted: bool) -> Result {
         let creating = self.creating.lock();
         let dir = creating.as_ref().ok_or(EIO)?;
@@ -129,7 +131,8 @@ impl AppChannel {
             self.remove();
             return Ok(());
         }
-        // With the old one still there, which is lost only when nothing large has to be allocated any more.
+        // Opened before the old one is removed: the old one is lost only after all large
+        // allocations.
         let channel = Channel::builder(&self.name)
             .subbuf_size(settings.subbuf_size)
             .n_subbufs(settings.n_subbufs)
@@ -144,13 +147,13 @@ impl AppChannel {
         Ok(())
     }
 
-    /// Closes the channel once its last writer has left it. Under `creating`.
+    /// Closes the channel after its last writer has finished. Under `creating`.
     fn remove(&self) {
         self.disable();
         drop(self.channel.replace(None));
     }
 
-    /// Tells the client that the application is enabled, or not. Errors: those of the client's
+    /// Tells the client that the application is enabled or disabled. Errors: those of the client's
     /// function.
     fn tell(&self, enabled: bool) -> Result {
         self.listening
@@ -158,20 +161,20 @@ impl AppChannel {
             .map_or(Ok(()), |listening| listening.tell(enabled))
     }
 
-    /// Stops writing; some may still be at it. Under `creating`.
+    /// Stops writing; writes in progress may continue. Under `creating`.
     fn disable(&self) {
         if self.enabled.xchg(false, Relaxed) {
-            // It cannot refuse that.
+            // The client cannot refuse to be disabled.
             let _ = self.tell(false);
         }
     }
 
-    /// Starts writing, or stops it, waits for the writers, and finishes all sub-buffers.
+    /// Starts writing; or stops it, waits for the writers, and finishes all sub-buffers.
     ///
     /// Errors: -ENODEV if there is no channel to be enabled, and those of the client's
     /// [`Listener`].
     fn enable(&self, wanted: bool) -> Result {
-        // So that the count of the channel that is taken here is not the last one.
+        // Ensures that the reference taken here is not the last one.
         let _creating = self.creating.lock();
         let channel = self.channel.get();
         if wanted {
@@ -184,20 +187,21 @@ impl AppChannel {
         }
         self.disable();
         if let Some(channel) = channel {
-            // Nobody may write while the C engine flushes, and no NMI while any does.
+            // The C engine allows no write during a flush, and no engine allows a write from an
+            // NMI.
             synchronize_rcu();
             channel.flush()?;
         }
         Ok(())
     }
 
-    /// Looks at the channel, if there is one. Does not count it: the last count closes it, which takes the directory's
-    /// lock.
+    /// Calls `f` with the channel, if any. Takes no reference: the drop of the last one closes the
+    /// channel, which takes the directory's lock.
     fn look<R>(&self, f: impl FnOnce(&Channel) -> R) -> Option<R> {
         with_irqs_off(|irqs| self.channel.with(irqs, |channel| f(channel)))
     }
 
-    /// Takes the channel away for good.
+    /// Removes the channel for good.
     fn end(&self) {
         let mut creating = self.creating.lock();
         self.remove();
@@ -205,20 +209,20 @@ impl AppChannel {
     }
 }
 
-/// A relay application, which ends when it is dropped, where nothing may sleep by a work item; if it is forgotten, as
-/// with `mem::forget()`, when this module goes.
+/// A relay application. It ends when dropped, by a work item in contexts that cannot sleep. If
+/// leaked, as with `mem::forget()`, it ends when this module is unloaded.
 pub struct App(Kept<Parts>);
 
-/// What an application consists of.
+/// Parts of an application.
 struct Parts {
-    // In the order in which they have to go.
+    // In the order in which they have to be dropped.
     files: KVec<File<Shared<Control>>>,
     channel: ARef<Shared<AppChannel>>,
     dir: Arc<Dir>,
 }
 
 impl App {
-    /// Makes the directory `name` in debugfs, with the controls, and no channel yet.
+    /// Makes the directory `name` in debugfs with the controls; the application has no channel yet.
     ///
     /// Context: process; sleeps.
     #[track_caller]
@@ -228,9 +232,9 @@ impl App {
         Ok(Self::with(name, subbuf_size, n_subbufs, None)?)
     }
 
-    /// As [`App::new`], with a function that is told when user space enables the application and
-    /// when that ends, until the application ends or the function's module goes. So a client that
-    /// is not enabled need not listen to anything.
+    /// Makes an application as [`App::new`] does, with a listener. The listener is called when user
+    /// space enables the application and when that ends, until the application ends or the
+    /// listener's module is unloaded. So a client can stay passive while it is disabled.
     #[track_caller]
     pub fn with_listener(
         name: &CStr,
@@ -286,12 +290,12 @@ impl App {
         Ok(Self(Kept::new(parts)?))
     }
 
-    /// What writers need. Once the application has ended they write nothing any more.
+    /// Returns the handle for writers. After the application has ended it writes nothing.
     pub fn channel(&self) -> ARef<Shared<AppChannel>> {
         self.0.channel.clone()
     }
 
-    /// The directory, for files of the client's own.
+    /// Returns the directory, for the client's own files.
     pub fn dir(&self) -> &Dir {
         &self.0.dir
     }
@@ -305,7 +309,7 @@ impl leaked_channels::Parts for Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // First: removing the files waits for those who are in their operations.
+        // First: the removal of the files waits for running file operations.
         self.channel.end();
         self.files.clear();
     }
@@ -321,7 +325,7 @@ enum What {
     Dropped,
 }
 
-/// A control: text, one value and a newline.
+/// A control file: one value as text and a newline.
 struct Control {
     what: What,
     channel: ARef<Shared<AppChannel>>,
@@ -329,7 +333,7 @@ struct Control {
 
 static CONTROL_FILES: FileTable<Shared<Control>> = FileTable::new(this_module::<crate::RelayApi>());
 
-/// A size that a user gives.
+/// Parses a size from user space.
 ///
 /// Errors: -EINVAL if it is zero or no number, -ERANGE if it is out of range, -EFAULT.
 fn size(from: &UserSrc, range: core::ops::RangeInclusive<usize>) -> Result<usize> {

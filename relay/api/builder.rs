@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a channel is to be.
+//! Builder for relay channels.
 #![deny(unsafe_code)]
 
 use core::panic::Location;
@@ -17,7 +17,7 @@ use crate::mode::Mode;
 use crate::raw::buf::HEADER;
 use crate::raw::leaked_channels::must_not_go;
 
-/// Describes a channel before it is opened.
+/// Builder for a channel.
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
     pub(crate) dir: &'a CStr,
@@ -33,7 +33,7 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// A per-CPU channel of 8 sub-buffers of 64 KiB that does not overwrite, with files `cpu0`,
+    /// Starts with a per-CPU channel of 8 sub-buffers of 64 KiB, no overwriting, and files `cpu0`,
     /// `cpu1`, ... in the debugfs directory `dir`, readable by root.
     pub(crate) fn new(dir: &'a CStr) -> Self {
         Self {
@@ -50,12 +50,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What the files are called, before the number of the CPU.
+    /// Sets the base name of the files, to which the CPU number is appended.
     pub fn base_name(self, base: &'a CStr) -> Self {
         Self { base, ..self }
     }
 
-    /// Bytes in a sub-buffer. A record is never split, so it has to fit.
+    /// Sets the size of a sub-buffer in bytes. A record is never split, so it has to fit.
     pub fn subbuf_size(self, subbuf_size: usize) -> Self {
         Self {
             subbuf_size,
@@ -63,17 +63,17 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Sub-buffers of a CPU.
+    /// Sets the number of sub-buffers per CPU.
     pub fn n_subbufs(self, n_subbufs: usize) -> Self {
         Self { n_subbufs, ..self }
     }
 
-    /// What happens when no sub-buffer is free.
+    /// Sets the behaviour when no sub-buffer is free.
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// One buffer for all CPUs, in the order of writing. Writers then wait for each other.
+    /// Uses one buffer for all CPUs, in the order of writing. Writers then wait for each other.
     pub fn global(self) -> Self {
         Self {
             global: true,
@@ -81,7 +81,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Permission bits of the files; writing is never permitted.
+    /// Sets the permission bits of the files; write permission is never given.
     pub fn permissions(self, permissions: u16) -> Self {
         Self {
             permissions: permissions & 0o444,
@@ -89,7 +89,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The text of the file `format`, which describes the records as tracefs does.
+    /// Sets the text of the file `format`, which describes the records in the way of tracefs.
     pub fn format(self, format: &'a str) -> Self {
         Self {
             format: Some(format),
@@ -97,9 +97,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Each sub-buffer begins with its padding, a native `size_t`, which is there when the
-    /// sub-buffer is finished. So a reader of the mapping needs no file for it. It also makes the
-    /// kernel's log say, once for each buffer, when it is full.
+    /// Starts each sub-buffer with its padding, a native `size_t`, which is valid once the
+    /// sub-buffer is finished. So a reader of the mapping needs no file for it. Also logs once for
+    /// each buffer when it is full.
     pub fn padding_header(self) -> Self {
         Self {
             header: true,
@@ -107,8 +107,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The files of the buffers have a dot before their names until [`Channel::show`]. So another channel can have these
-    /// names until then.
+    /// Prefixes the file names of the buffers with a dot until [`Channel::show`], so that another
+    /// channel can have these names until then.
     pub(crate) fn hidden(self) -> Self {
         Self {
             hidden: true,
@@ -118,8 +118,8 @@ impl<'a> Builder<'a> {
 
     /// Opens the channel.
     ///
-    /// Context: process; sleeps. [`ChannelError::Invalid`] stands for sizes of zero, of a header and nothing else, or of
-    /// more than 4 GiB a CPU.
+    /// Context: process; sleeps. [`ChannelError::Invalid`] stands for sizes of zero, sub-buffers no
+    /// larger than a header, or more than 4 GiB per CPU.
     #[track_caller]
     pub fn open(self) -> Result<Channel, ChannelError> {
         must_sleep()?;
@@ -127,8 +127,8 @@ impl<'a> Builder<'a> {
         Ok(Channel::open(&self, self.geometry()?)?)
     }
 
-    /// Opens the channel in a directory that is there already. Of the files, those of the buffers
-    /// are made; the others are left to the owner of the directory.
+    /// Opens the channel in an existing directory. Makes only the files of the buffers; the other
+    /// files are left to the owner of the directory.
     ///
     /// Context and errors: as for [`Builder::open`].
     #[track_caller]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An open channel.
+//! Open relay channels.
 //!
-//! Contexts: writing in any, NMIs and probes on what writing calls included; opening, flushing, resetting and dropping
-//! in process context. Locks: writers of a global channel take its spin lock, with interrupts off.
+//! Contexts: writing in any, including NMIs and probes on functions that writing calls; opening,
+//! flushing, resetting and dropping in process context. Locks: writers of a global channel take its
+//! spin lock, with interrupts off.
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
@@ -30,24 +31,24 @@ use crate::raw::leaked_channels;
 use crate::raw::leaked_channels::Kept;
 use crate::record::Record;
 
-/// A relay channel, closed when it is dropped.
+/// A relay channel. Closed when dropped.
 ///
-/// User space that has a file or a mapping open keeps its buffer. A channel that is forgotten, as with `mem::forget()`,
-/// stays open until this module goes. Where nothing may sleep, as in a handler of a probe, dropping it leaves that to a
-/// work item.
+/// Open files and mappings keep their buffer. A channel that is leaked, as with `mem::forget()`,
+/// stays open until this module is unloaded. In a context that cannot sleep, such as a probe
+/// handler, the drop defers the close to a work item.
 pub struct Channel(Kept<Parts>);
 
-/// What a channel consists of.
+/// Parts of a channel.
 struct Parts {
-    // In the order in which they have to go.
+    // In the order in which they have to be dropped.
     _files: Option<TextFiles>,
     handle: Handle<ChannelState>,
     dir: Arc<Dir>,
     state: ARef<Shared<ChannelState>>,
 }
 
-/// The record was not written, and has been counted: no sub-buffer is free, it does not fit in one, or it came in the
-/// middle of another.
+/// Error: the record was lost and counted. No sub-buffer is free, the record does not fit in one,
+/// or it was written within another write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
 
@@ -57,12 +58,12 @@ impl From<Dropped> for Error {
     }
 }
 
-/// Counts since the channel was opened or reset.
+/// Counters since the channel was opened or reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Records that were not written.
     pub dropped: u64,
-    /// How often a sub-buffer was needed and none was free.
+    /// Number of times that a sub-buffer was needed and none was free.
     pub full: usize,
     /// Records that did not fit in a sub-buffer.
     pub too_big: usize,
@@ -93,7 +94,7 @@ impl Parts {
 }
 
 impl Channel {
-    /// Describes a channel with files in the debugfs directory `dir`.
+    /// Starts a builder for a channel with files in the debugfs directory `dir`.
     pub fn builder(dir: &CStr) -> Builder<'_> {
         Builder::new(dir)
     }
@@ -113,22 +114,24 @@ impl Channel {
         Ok(Self(Kept::new(Parts::open(builder, geometry, dir)?)?))
     }
 
-    /// Gives the files of the buffers their names, if the channel has been opened as [`Builder::hidden`].
+    /// Renames the buffers' files to their final names, if the channel was opened as
+    /// [`Builder::hidden`].
     ///
     /// Context: process; sleeps. Errors: -EEXIST, -ENOMEM.
     pub(crate) fn show(&self) -> Result {
         self.0.state.show()
     }
 
-    /// The directory with the channel's files, for files of the client's own.
+    /// Returns the directory with the channel's files, for the client's own files.
     pub fn dir(&self) -> &Dir {
         &self.0.dir
     }
 
     /// Writes a record to the buffer of this CPU.
     ///
-    /// Context: any. A write that interrupts another of the same channel on its CPU is dropped, as is one
-    /// to a global channel that another CPU writes, if it comes in an NMI or within a write to a global channel.
+    /// Context: any. A write that interrupts another one to the same channel on its CPU is dropped.
+    /// A write to a global channel that another CPU is writing is dropped in an NMI and within a
+    /// write to a global channel.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
         if !self.0.state.is_global() && with_irqs_off(|irqs| self.0.handle.append(data, irqs)) {
@@ -137,7 +140,7 @@ impl Channel {
         self.write_slow(data)
     }
 
-    /// Writes what needs a new sub-buffer, or the lock of a global one.
+    /// Writes a record that needs a new sub-buffer, or the lock of a global channel.
     #[cold]
     fn write_slow(&self, data: &[u8]) -> Result<(), Dropped> {
         self.with_room(data.len(), |room| {
@@ -152,10 +155,10 @@ impl Channel {
         self.write(record.as_bytes())
     }
 
-    /// Makes room for a record of `len` bytes and has `fill` write it in place. Readers do not see
-    /// it before `fill` has returned; what it leaves out is zero.
+    /// Reserves a record of `len` bytes and calls `fill` to write it in place. Readers do not see
+    /// it before `fill` has returned; bytes that `fill` leaves out are zero.
     ///
-    /// `fill` runs with interrupts off. What it writes to the same channel is dropped.
+    /// `fill` runs with interrupts off. Its own writes to the same channel are dropped.
     ///
     /// Context: as for [`Channel::write`].
     #[inline]
@@ -170,7 +173,8 @@ impl Channel {
     #[inline]
     fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room) -> usize) -> Result<(), Dropped> {
         let written = with_irqs_off(|irqs| {
-            // A lock of the kernel that is dropped in `fill` may turn interrupts on; this one counts.
+            // A kernel lock that is dropped in `fill` may turn interrupts on; this guard still
+            // counts.
             let _here = PreemptOff::new();
             let Some(_writing) = self.0.handle.enter(irqs) else {
                 return false;
@@ -192,13 +196,13 @@ impl Channel {
         Ok(())
     }
 
-    /// Ends the current sub-buffer of every CPU, so that readers are told.
+    /// Ends the current sub-buffer of each CPU and wakes readers.
     ///
-    /// Context: process; sleeps. That of a global channel: any. Errors: [`ChannelError::MustNotSleep`].
+    /// Context: process; sleeps. A global channel: any. Errors: [`ChannelError::MustNotSleep`].
     pub fn flush(&self) -> Result<(), ChannelError> {
         if self.0.state.is_global() {
             with_irqs_off(|irqs| {
-                // Within a write of the channel there is no lock, and nothing to be flushed.
+                // Fails within a write to the channel: then there is nothing to flush.
                 if let Some(_lock) = self.0.state.lock_global(irqs) {
                     self.0.handle.flush();
                 }
@@ -210,7 +214,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Empties all buffers and sets the counts to zero.
+    /// Empties all buffers and sets the counters to zero.
     ///
     /// Context: process; sleeps. Errors: [`ChannelError::MustNotSleep`].
     pub fn reset(&mut self) -> Result<(), ChannelError> {
@@ -220,7 +224,7 @@ impl Channel {
         Ok(())
     }
 
-    /// What was lost.
+    /// Returns the counters of lost records.
     pub fn stats(&self) -> Stats {
         let (full, too_big) = self.0.handle.stats();
         Stats {
@@ -230,7 +234,7 @@ impl Channel {
         }
     }
 
-    /// What has been written to the current sub-buffer of `cpu`, while nobody writes.
+    /// Returns the bytes in the current sub-buffer of `cpu`. Valid only while there is no writer.
     #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
     pub(crate) fn written(&self, cpu: CpuId) -> Result<KVec<u8>> {
         self.0
@@ -239,8 +243,8 @@ impl Channel {
             .map_or(Ok(KVec::new()), |buf| buf.written())
     }
 
-    /// Sub-buffers that `cpu` has completed and readers have consumed; `None` if the CPU has not
-    /// been up since the channel was opened.
+    /// Returns the numbers of sub-buffers that `cpu` has completed and that readers have consumed,
+    /// or `None` if the CPU has not been online since the channel was opened.
     pub fn subbufs(&self, cpu: CpuId) -> Option<(usize, usize)> {
         let buf = self.0.handle.buf(cpu)?;
         Some((buf.produced(), buf.consumed()))

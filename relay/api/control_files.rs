@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files beside the buffers: sizes and mode, counts, padding. See `Documentation/relay.rst`.
+//! Control files of a channel: sizes and mode, counters, padding. See `Documentation/relay.rst`.
 //!
 //! Contexts: process, except [`ChannelState::lock_global`] and the counting of lost records, which
 //! run in any.
@@ -38,47 +38,47 @@ use crate::raw::buf::BufRef;
 use crate::raw::buf::HEADER;
 use crate::RelayApi;
 
-/// How a channel is to be, beside its sizes.
+/// Options of a channel, without its sizes.
 pub(crate) struct Options<'a> {
     pub(crate) mode: Mode,
     pub(crate) global: bool,
     pub(crate) permissions: u16,
-    /// Sub-buffers have a header, and messages say this name.
+    /// Set if sub-buffers have a header: the channel's name for log messages.
     pub(crate) header_of: Option<&'a CStr>,
     pub(crate) hidden: bool,
 }
 
-/// What the callbacks of a channel need.
+/// State for the callbacks of a channel.
 #[pin_data]
 pub(crate) struct ChannelState {
     geometry: Geometry,
     mode: Mode,
     global: bool,
     permissions: u16,
-    /// The files that the callbacks have made.
+    /// Files that the callbacks have made.
     #[pin]
     controls: Mutex<KVec<Controls>>,
     lock: OwnerLock,
     dropped: Atomic<u64>,
     headers: Option<Arc<WithIrqWork<Headers>>>,
-    /// Records that fit in a sub-buffer, but not after its header.
+    /// Number of records that fit in a sub-buffer, but not after its header.
     too_big: Atomic<usize>,
-    /// Files that are made have a dot before their names.
+    /// Set if new files get a dot before their names.
     hidden: Atomic<bool>,
 }
 
-/// The files of a buffer.
+/// Files of a buffer.
 struct Controls {
     buf: BufRef<'static>,
-    /// That of the buffer, which the engine removes.
+    /// The buffer's own file, which the engine removes.
     data: Dentry,
-    /// The number of the CPU with the base name.
+    /// Base name with the number of the CPU.
     name: CString,
     controls: [File<Shared<Control>>; 3],
 }
 
 impl Controls {
-    /// Gives all of them their names.
+    /// Renames all of them to their final names.
     fn show(&self) -> Result {
         rename(&self.data, &self.name)?;
         for (control, suffix) in self.controls.iter().zip(SUFFIXES) {
@@ -88,7 +88,7 @@ impl Controls {
     }
 }
 
-/// What the names of a buffer's control files end with.
+/// Suffixes of the names of a buffer's control files.
 const SUFFIXES: [&str; 3] = [".produced", ".consumed", ".padding"];
 
 impl ChannelState {
@@ -107,7 +107,7 @@ impl ChannelState {
         }? Error))
     }
 
-    /// How a file is called when it is made that is to be called `name`.
+    /// Returns the current name for a new file whose final name is `name`.
     pub(crate) fn name_now(&self, name: &CStr) -> Result<CString> {
         match self.hidden.load(Relaxed) {
             true => CString::try_from_fmt(fmt!(".{}", name.to_str().map_err(|_| EINVAL)?)),
@@ -115,11 +115,11 @@ impl ChannelState {
         }
     }
 
-    /// Gives all files their names.
+    /// Renames all files to their final names.
     ///
-    /// Errors: -EEXIST, -ENOMEM; then some may have them.
+    /// Errors: -EEXIST, -ENOMEM; then some may be renamed.
     pub(crate) fn show(&self) -> Result {
-        // So that no files are made meanwhile.
+        // Prevents new files until the end of this function.
         let _hotplug = HotplugOff::new();
         if !self.hidden.load(Relaxed) {
             return Ok(());
@@ -128,12 +128,12 @@ impl ChannelState {
         self.controls.lock().iter().try_for_each(Controls::show)
     }
 
-    /// What is kept for channels whose sub-buffers begin with a header.
+    /// Returns the state for sub-buffer headers, if the channel has them.
     pub(crate) fn headers(&self) -> Option<&WithIrqWork<Headers>> {
         self.headers.as_deref()
     }
 
-    /// Whether a record can be written after the header, if there is one. What is longer than a
+    /// Returns true if a record fits after the header, if there is one. A record longer than a
     /// whole sub-buffer is left to the engine.
     #[inline]
     pub(crate) fn holds(&self, len: usize) -> bool {
@@ -162,8 +162,8 @@ impl ChannelState {
         self.permissions
     }
 
-    /// Keeps other writers of a global channel out; `None` if they are in and must not be waited for. Other
-    /// channels have no lock.
+    /// Locks a global channel against other writers; returns `None` if a writer is active and must
+    /// not be waited for. Other channels have no lock.
     #[inline]
     pub(crate) fn lock_global<'a>(&'a self, irqs: &'a IrqsOff) -> Option<Option<OwnerGuard<'a>>> {
         match self.global {
@@ -185,7 +185,8 @@ impl ChannelState {
         self.too_big.store(0, Relaxed);
     }
 
-    /// Makes the control files of a buffer whose file is `data` in `dir`, to be called `name`.
+    /// Makes the control files of a buffer whose file in `dir` is `data`, with the final name
+    /// `name`.
     ///
     /// Errors: -ENOMEM and those of debugfs.
     pub(crate) fn add_controls(
@@ -213,7 +214,7 @@ impl ChannelState {
         let [produced, consumed, padding] = SUFFIXES;
         let controls = [
             file(Kind::Produced, produced, read)?,
-            // Whoever may read may report that it has.
+            // Each user that may read may also report its progress.
             file(Kind::Consumed, consumed, read | ((read & 0o444) >> 1))?,
             file(Kind::Padding, padding, read)?,
         ];
@@ -227,7 +228,7 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Removes them. Nobody is in their operations any more then.
+    /// Removes the control files; waits for their running operations.
     pub(crate) fn remove_controls(&self, buf: BufRef<'static>) {
         let mut controls = self.controls.lock();
         let index = controls.iter().position(|c| c.buf == buf);
@@ -237,7 +238,7 @@ impl ChannelState {
     }
 }
 
-/// `name` with something appended.
+/// Appends a suffix to a name.
 fn suffixed(name: &CStr, suffix: &str) -> Result<CString> {
     let name = name.to_str().map_err(|_| EINVAL)?;
     CString::try_from_fmt(fmt!("{name}{suffix}"))
@@ -258,7 +259,8 @@ struct Control {
 }
 
 impl Control {
-    /// Sub-buffers that readers may take: all that are completed, with their header if there is one.
+    /// Returns the number of sub-buffers that readers may take: the completed ones, with their
+    /// headers if any.
     fn finished(&self) -> usize {
         match &self.headers {
             Some(headers) => headers.produced(self.buf.cpu()),
@@ -268,7 +270,7 @@ impl Control {
 
     /// Reports `n` sub-buffers as read.
     ///
-    /// Errors: -EINVAL if there are not as many, -EINTR if the task is being killed.
+    /// Errors: -EINVAL if fewer are finished, -EINTR if the task is being killed.
     fn consume(&self, n: usize) -> Result {
         if n > self.finished().wrapping_sub(self.buf.consumed()) {
             return Err(EINVAL);
@@ -302,13 +304,13 @@ impl NodeOps for Control {
     }
 }
 
-/// The text files of a channel.
+/// Text files of a channel.
 pub(crate) struct TextFiles {
     _files: KVec<File<Shared<Text>>>,
 }
 
 impl TextFiles {
-    /// Errors: -ENOMEM and those of debugfs.
+    /// Makes the files. Errors: -ENOMEM and those of debugfs.
     pub(crate) fn new(
         dir: &Dir,
         state: &ARef<Shared<ChannelState>>,

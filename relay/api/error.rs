@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a channel or an application could not be opened or changed.
+//! Errors of channels and applications.
 #![deny(unsafe_code)]
 
 use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::prelude::*;
 
-/// Why a channel or an application could not be opened or changed. Each is an error number of the kernel, too.
+/// Reason why a channel or an application could not be opened or changed. Each has a kernel error
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelError {
-    /// Sizes or names that cannot be (`EINVAL`).
+    /// The sizes or names are invalid (`EINVAL`).
     Invalid,
-    /// The directory or a file is there already (`EEXIST`).
+    /// The directory or a file already exists (`EEXIST`).
     NameTaken,
     /// There is no debugfs (`ENODEV`).
     NoDebugfs,
@@ -19,11 +20,11 @@ pub enum ChannelError {
     NoMemory,
     /// The task is being killed (`EINTR`).
     Killed,
-    /// Called by a handler of a probe, or elsewhere where nothing may sleep (`EBUSY`).
+    /// The caller is a probe handler or another context that cannot sleep (`EBUSY`).
     MustNotSleep,
-    /// The module that asks is being unloaded (`ESHUTDOWN`).
+    /// The calling module is being unloaded (`ESHUTDOWN`).
     ModuleGoes,
-    /// Whatever else.
+    /// Any other error.
     Other(Error),
 }
 
@@ -57,7 +58,7 @@ impl From<ChannelError> for Error {
     }
 }
 
-/// Refuses what sleeps where nothing may, as in a handler.
+/// Fails in contexts that cannot sleep, such as a handler.
 pub(crate) fn must_sleep() -> Result<(), ChannelError> {
     match may_sleep() {
         true => Ok(()),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Exports the symbols of the crate ferro_relay for its clients, in the way of the kernel's own
- * rust/exports.c. And the mutex of the list in raw/leaked_channels.rs, and the notifier of raw/listener.rs.
+ * rust/exports.c. Also has the mutex of the list in raw/leaked_channels.rs and the notifier of
+ * raw/listener.rs.
  */
 #include <linux/export.h>
 #include <linux/module.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the engine calls, handed on to the channel's state.
+//! Callbacks of the engine, forwarded to the channel's state.
 //!
-//! Contexts: process, except [`ChannelCallbacks::may_enter`], which runs where a record is written.
+//! Contexts: process, except [`ChannelCallbacks::may_enter`], which runs in the writing context.
 
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::dentry::Dentry;
@@ -16,9 +16,9 @@ use crate::raw::buf::BufRef;
 use crate::raw::channel::ChannelCallbacks;
 use crate::raw::channel::SubbufStart;
 
-// SAFETY: `add_controls()` gives the reference to the control files of the buffer, and `remove_controls()` removes them,
-// which waits for those who are in their operations; nobody else has it. `Builder::geometry()` refuses sub-buffers that are
-// not longer than their header.
+// SAFETY: `add_controls()` gives the reference to the control files of the buffer, and
+// `remove_controls()` removes them, which waits for their running operations; there is no other
+// copy of it. `Builder::geometry()` refuses sub-buffers that are not longer than their header.
 unsafe impl ChannelCallbacks for ChannelState {
     fn subbuf_start(&self) -> SubbufStart {
         match self.mode() {

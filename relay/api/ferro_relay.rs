@@ -2,10 +2,10 @@
 
 //! Safe relay channels for Rust modules.
 //!
-//! A [`Channel`] is opened with a [`Builder`], written from any context, and closed when it is
-//! dropped. It stands on the functions of `<linux/relay.h>`, so it works with the C engine and
-//! with the Rust engine alike, and its files speak the protocol of `Documentation/relay.rst`, which
-//! `ferrotrace relay record` drains.
+//! A [`Channel`] is opened with a [`Builder`], written from any context, and closed when dropped.
+//! The crate uses only functions of `<linux/relay.h>`, so it works with the C engine and with the
+//! Rust engine. The channel's files follow the protocol of `Documentation/relay.rst`, which
+//! `ferrotrace relay record` reads.
 //!
 //! # Examples
 //!

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sub-buffers that begin with their padding, and what is said when a buffer is full.
+//! Sub-buffers that begin with their padding, and the log message for a full buffer.
 //!
-//! Contexts: [`Headers::finished`] and [`Headers::full`] where a record is written.
+//! Contexts: [`Headers::finished`] and [`Headers::full`] in the writing context.
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu;
@@ -16,35 +16,36 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::Arc;
 
-/// Nothing has been said of a full buffer.
+/// A full buffer has not been reported.
 const QUIET: u32 = 0;
-/// It is to be said.
+/// The report is pending.
 const TO_SAY: u32 = 1;
-/// It has been said.
+/// The report has been printed.
 const SAID: u32 = 2;
 
-/// What a channel with headers keeps for its buffers.
+/// State of a channel whose sub-buffers have headers.
 pub(crate) struct Headers {
     name: CString,
     cpus: KVec<CpuHeader>,
 }
 
-/// One buffer's part.
+/// State of one buffer.
 struct CpuHeader {
-    /// Sub-buffers whose header has been written. The engine counts a sub-buffer before that.
+    /// Number of sub-buffers whose header has been written. The engine counts a sub-buffer before
+    /// that.
     finished: Atomic<usize>,
     full: Atomic<u32>,
 }
 
 impl Headers {
-    /// For a channel that is called `name` in messages.
+    /// Creates the state for a channel that log messages call `name`.
     ///
     /// Errors: -ENOMEM.
     pub(crate) fn new(name: &CStr) -> Result<Arc<WithIrqWork<Self>>> {
         let name = CString::try_from(name)?;
         let mut cpus = KVec::new();
         for cpu in cpu::possible() {
-            // The numbers may have gaps.
+            // CPU numbers may have gaps.
             while u32::try_from(cpus.len()).is_ok_and(|len| len <= cpu.get()) {
                 let quiet = CpuHeader {
                     finished: Atomic::new(0),
@@ -60,27 +61,28 @@ impl Headers {
         self.cpus.get(usize::try_from(cpu).ok()?)
     }
 
-    /// The headers of so many sub-buffers are there.
+    /// Records that the headers of `subbufs` sub-buffers are written.
     pub(crate) fn finished(&self, cpu: u32, subbufs: usize) {
         if let Some(cpu) = self.cpu(cpu) {
-            // Release: who sees the count sees the headers; pairs with `produced()`.
+            // Release: a reader that sees the count sees the headers; pairs with `produced()`.
             cpu.finished.store(subbufs, Release);
         }
     }
 
-    /// Sub-buffers that a reader may take.
+    /// Returns the number of sub-buffers that a reader may take.
     pub(crate) fn produced(&self, cpu: u32) -> usize {
         self.cpu(cpu).map_or(0, |cpu| cpu.finished.load(Acquire))
     }
 
-    /// There was no room. Whether that has to be said, as it is once of each buffer.
+    /// Returns true at the first time that the buffer is full; the report becomes pending.
     fn is_to_say(&self, cpu: u32) -> bool {
         self.cpu(cpu).is_some_and(|cpu| {
             cpu.full.load(Relaxed) == QUIET && cpu.full.cmpxchg(QUIET, TO_SAY, Relaxed).is_ok()
         })
     }
 
-    /// There was no room. Says so of each buffer once, where that is allowed: a record may be written with any lock held.
+    /// Reports a full buffer, once per buffer. The message is printed from an IRQ work, as any lock
+    /// may be held while a record is written.
     pub(crate) fn full(this: &WithIrqWork<Self>, cpu: u32) {
         if this.is_to_say(cpu) {
             this.queue();

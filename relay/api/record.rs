@@ -5,7 +5,7 @@
 
 use crate::raw::buf::Room;
 
-/// The bytes of a record, from the first to the last.
+/// Bytes of a record, filled from the first to the last.
 pub struct Record<'a> {
     room: &'a mut Room,
     at: usize,
@@ -16,23 +16,23 @@ impl<'a> Record<'a> {
         Self { room, at: 0 }
     }
 
-    /// Bytes that are still free.
+    /// Returns the number of free bytes.
     pub fn left(&self) -> usize {
         self.room.len().saturating_sub(self.at)
     }
 
-    /// Appends `bytes`; false, and nothing is written, if they do not fit.
+    /// Appends `bytes`. Returns false and writes nothing if they do not fit.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> bool {
         let fits = self.room.put(self.at, bytes);
         if fits {
-            // No overflow: it fits.
+            // Cannot overflow: the bytes fit.
             self.at += bytes.len();
         }
         fits
     }
 
-    /// How many bytes have been put.
+    /// Returns the number of bytes written.
     pub(crate) fn len(&self) -> usize {
         self.at
     }

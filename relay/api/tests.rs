@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of the API, and through it of the engine, whichever it is.
+//! KUnit tests of the API, and of the engine below it, C or Rust.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -14,7 +14,7 @@ mod suite {
     use crate::Mode;
     use ferro_sys::cpu::CpuId;
 
-    /// Sub-buffers of all CPUs: completed, consumed. The tests may move between CPUs.
+    /// Sums the completed sub-buffers of all CPUs: the tests may migrate between CPUs.
     fn produced(channel: &Channel) -> usize {
         ferro_sys::cpu::possible()
             .filter_map(|cpu| channel.subbufs(cpu))
@@ -41,7 +41,7 @@ mod suite {
         let second = Channel::builder(c"ferro_kunit").subbuf_size(4096).open();
         assert_eq!(second.err(), Some(ChannelError::NameTaken));
         drop(first);
-        // What the first left behind would make this fail.
+        // Fails if the first left anything behind.
         Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
         Ok(())
     }
@@ -65,7 +65,7 @@ mod suite {
             .n_subbufs(2)
             .global()
             .open()?;
-        // 48 bytes: one record a sub-buffer, with 16 bytes of padding.
+        // 48 bytes: one record per sub-buffer, with 16 bytes of padding.
         for _ in 0..2 {
             assert_eq!(channel.write(&[1; 48]), Ok(()));
         }
@@ -123,7 +123,7 @@ mod suite {
         let mut inner = [Ok(()); 2];
         let mut put = [false; 2];
         let outer = channel.reserve(16, |record| {
-            // What fails here must not sleep.
+            // Failures in here must not sleep.
             put[0] = record.put(&[2; 4]);
             inner = [channel.write(&[1; 16]), channel.reserve(16, |_| ())];
             put[1] = record.put(&[3; 4]);
@@ -140,7 +140,7 @@ mod suite {
     fn a_nested_write_is_dropped() -> Result {
         let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
         nest(&channel)?;
-        // On whichever CPU that was: the outer record, and nothing of the inner ones.
+        // On the CPU of the writes: the outer record, and nothing of the inner ones.
         let mut found = false;
         for cpu in ferro_sys::cpu::possible() {
             let bytes = channel.written(cpu)?;
@@ -166,7 +166,7 @@ mod suite {
         Ok(())
     }
 
-    /// The kernel's own guard counts, and so turns interrupts on when it goes before our section.
+    /// Drops the kernel's own guard within our section: it counts, and so turns interrupts on.
     #[test]
     fn a_guard_of_the_kernel_that_goes_within_a_record() -> Result {
         let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;

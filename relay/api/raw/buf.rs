@@ -25,22 +25,25 @@ ferro_sys::same_offset!(
     rchan_buf.cpu,
 );
 
-/// Bytes of a sub-buffer's header, if it has one: the sub-buffer's padding, a native `size_t`.
+/// Size in bytes of a sub-buffer's header, if it has one: the sub-buffer's padding, a native
+/// `size_t`.
 pub(crate) const HEADER: usize = size_of::<usize>();
 
 /// A buffer of an open channel.
 ///
 /// # Invariants
 ///
-/// During `'a` the pointer is valid, and so are its channel and its padding array. A `BufRef<'static>` is used only from
-/// `file_made()` to `file_goes()` of [`ChannelCallbacks`](super::channel::ChannelCallbacks), whose rules say so.
+/// During `'a` the pointer is valid, and so are its channel and its padding array. A
+/// `BufRef<'static>` is used only from `file_made()` to `file_goes()` of
+/// [`ChannelCallbacks`](super::channel::ChannelCallbacks), as its rules require.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufRef<'a>(NonNull<bindings::rchan_buf>, PhantomData<&'a ()>);
 
-// SAFETY: A copy may be used on any CPU: what changes of the buffer is read and written atomically, except for the bytes
-// of a record, which `write_room()` writes on the CPU that owns the buffer, as its rules say.
+// SAFETY: A copy may be used on any CPU: fields of the buffer that change are read and written
+// atomically, except for the bytes of a record, which `write_room()` writes on the CPU that owns
+// the buffer, as its rules say.
 unsafe impl Send for BufRef<'_> {}
-// SAFETY: It has no interior mutability of its own; for what it points to see `Send`.
+// SAFETY: It has no interior mutability of its own; for the buffer that it points to see `Send`.
 unsafe impl Sync for BufRef<'_> {}
 
 impl BufRef<'_> {
@@ -53,92 +56,97 @@ impl BufRef<'_> {
         Self(buf, PhantomData)
     }
 
-    /// The C structure.
+    /// Returns the C structure.
     #[inline]
     pub(super) fn as_ptr(&self) -> *mut bindings::rchan_buf {
         self.0.as_ptr()
     }
 
     fn produced_counter(&self) -> &Atomic<usize> {
-        // SAFETY: By the type invariant the field is there; engine and clients access it with single loads and stores.
+        // SAFETY: By the type invariant the field is valid; engine and clients access it with
+        // single loads and stores.
         unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).subbufs_produced) }
     }
 
     fn consumed_counter(&self) -> &Atomic<usize> {
-        // SAFETY: By the type invariant the field is there; engine and clients access it with single loads and stores.
+        // SAFETY: By the type invariant the field is valid; engine and clients access it with
+        // single loads and stores.
         unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).subbufs_consumed) }
     }
 
     fn offset_counter(&self) -> &Atomic<usize> {
-        // SAFETY: By the type invariant the field is there; engine and clients access it with single loads and stores.
+        // SAFETY: By the type invariant the field is valid; engine and clients access it with
+        // single loads and stores.
         unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).offset) }
     }
 
     fn sizes(&self) -> (usize, usize) {
-        // SAFETY: By the type invariant buffer and channel are there; the engine sets the sizes before it makes the buffer,
-        // and does not change them.
+        // SAFETY: By the type invariant buffer and channel are valid; the engine sets the sizes
+        // before it makes the buffer, and does not change them.
         unsafe {
             let chan = (*self.0.as_ptr()).chan;
             ((*chan).subbuf_size, (*chan).n_subbufs)
         }
     }
 
-    /// Sub-buffers completed so far.
+    /// Returns the number of sub-buffers completed so far.
     pub(crate) fn produced(&self) -> usize {
         self.produced_counter().load(Acquire)
     }
 
-    /// The CPU that writes; 0 for a global buffer.
+    /// Returns the CPU that writes; 0 for a global buffer.
     pub(crate) fn cpu(&self) -> u32 {
-        // SAFETY: By the type invariant the field is there. A C client could change it, but the number is used only as an
-        // index that is checked.
+        // SAFETY: By the type invariant the field is valid. A C client could change it, but the
+        // number is used only as an index that is checked.
         unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).cpu) }.load(Relaxed)
     }
 
-    /// Writes the padding of the finished sub-buffer `prev` to its head.
+    /// Writes the padding of the finished sub-buffer `prev` to its header.
     ///
     /// # Safety
     ///
-    /// `prev` is a sub-buffer of this buffer that has been completed and that nobody writes. It is longer than [`HEADER`].
+    /// `prev` is a sub-buffer of this buffer that has been completed and has no writer. It is
+    /// longer than [`HEADER`].
     pub(super) unsafe fn put_header(&self, prev: *mut c_void) {
         let (size, n_subbufs) = self.sizes();
-        // SAFETY: By the type invariant the buffer is there; its start does not change.
+        // SAFETY: By the type invariant the buffer is valid; its start does not change.
         let start = unsafe { (*self.0.as_ptr()).start };
         let index = prev.addr().wrapping_sub(start.addr()).checked_div(size);
         let Some(index) = index.filter(|&index| index < n_subbufs) else {
             return;
         };
-        // SAFETY: By the type invariant the array is there, with an element for each sub-buffer, and `index` is one of them,
-        // as just checked. `prev` is the start of a sub-buffer that nobody writes, by the rules of this function, and is
-        // longer than a header, which `Builder::open()` has checked; who has it mapped can only read it.
+        // SAFETY: By the type invariant the array is valid, with an element for each sub-buffer,
+        // and `index` is one of them, as just checked. `prev` is the start of a sub-buffer without
+        // a writer, by the rules of this function, and is longer than a header, which
+        // `Builder::open()` has checked; mappings of it are read-only.
         unsafe {
             let padding = Atomic::from_ptr((*self.0.as_ptr()).padding.add(index)).load(Relaxed);
             prev.cast::<usize>().write_unaligned(padding);
         }
     }
 
-    /// Sub-buffers consumed so far.
+    /// Returns the number of sub-buffers consumed so far.
     pub(crate) fn consumed(&self) -> usize {
         self.consumed_counter().load(Relaxed)
     }
 
-    /// Bytes of each sub-buffer that hold no data.
+    /// Returns the number of bytes without data in each sub-buffer.
     pub(crate) fn padding(&self) -> impl Iterator<Item = usize> + '_ {
         let (_, n_subbufs) = self.sizes();
         (0..n_subbufs).map(|index| {
-            // SAFETY: By the type invariant the array is there, with an element for each sub-buffer; all access them with
-            // single loads and stores.
+            // SAFETY: By the type invariant the array is valid, with an element for each
+            // sub-buffer; all access them with single loads and stores.
             unsafe { Atomic::from_ptr((*self.0.as_ptr()).padding.add(index)) }.load(Relaxed)
         })
     }
 
-    /// Bytes of the padding array.
+    /// Returns the length of the padding array in bytes.
     pub(crate) fn padding_len(&self) -> usize {
-        // No overflow: the array is there.
+        // Cannot overflow: the array exists.
         self.sizes().1 * size_of::<usize>()
     }
 
-    /// Reports `n` sub-buffers as read, which have been completed.
+    /// Reports `n` completed sub-buffers as read.
     ///
     /// Context: process. Errors: -EINTR if the task is being killed; then only a part has been
     /// reported.
@@ -147,11 +155,11 @@ impl BufRef<'_> {
         let mut left = n;
         while left > 0 {
             cond_resched_killable()?;
-            // In overwrite mode more may have been completed than the buffer has. The engines
+            // In overwrite mode, more may have been completed than the buffer has. The engines
             // ignore such a number.
             let some = left.min(n_subbufs);
             // SAFETY: By the type invariant buffer and channel are valid. The engine does not rely
-            // on the number: it bounds what it adds.
+            // on the number: it bounds the increment.
             unsafe {
                 let buf = self.0.as_ptr();
                 bindings::relay_subbufs_consumed((*buf).chan, (*buf).cpu, some);
@@ -161,19 +169,21 @@ impl BufRef<'_> {
         Ok(())
     }
 
-    /// Whether the engine finds no sub-buffer that is free.
+    /// Returns true if the engine finds no free sub-buffer.
     pub(super) fn is_full(&self) -> bool {
-        // SAFETY: By the type invariant this is a buffer of an open channel, which is all it requires.
+        // SAFETY: By the type invariant this is a buffer of an open channel, which is all it
+        // requires.
         unsafe { bindings::relay_buf_full(self.0.as_ptr()) != 0 }
     }
 
-    /// Has the current sub-buffer begin with a header, as `subbuf_start_reserve()` does.
+    /// Reserves a header at the start of the current sub-buffer, as `subbuf_start_reserve()` does.
     pub(super) fn reserve_header(&self) {
         self.offset_counter().store(HEADER, Relaxed);
     }
 
-    /// Writes a record of `len` bytes in place; `fill` returns how many it has filled, and the rest
-    /// becomes zero. False if there is no room for it, or if `fill` has the buffer flushed.
+    /// Writes a record of `len` bytes in place. `fill` returns the number of bytes that it has
+    /// filled; the rest becomes zero. Returns false if there is no room for the record, or if
+    /// `fill` has flushed the buffer.
     #[inline]
     pub(crate) fn write_room(
         &self,
@@ -185,8 +195,9 @@ impl BufRef<'_> {
         let counter = self.offset_counter();
         let fits = |offset: usize| offset.checked_add(len).is_some_and(|end| end <= size);
         if !fits(counter.load(Relaxed)) {
-            // SAFETY: By the type invariant the buffer is of an open channel. It is this CPU's, or the caller has the lock of
-            // a global one; with interrupts off, as `_irqs` says, nobody else switches it meanwhile.
+            // SAFETY: By the type invariant the buffer is of an open channel. It is this CPU's, or
+            // the caller has the lock of a global one; with interrupts off, as `_irqs` says, it is
+            // not switched by another writer at this time.
             if unsafe { bindings::relay_switch_subbuf(self.0.as_ptr(), len) } != len {
                 return false;
             }
@@ -195,8 +206,8 @@ impl BufRef<'_> {
         if !fits(offset) {
             return false;
         }
-        // INVARIANT: After `offset` the current sub-buffer has `len` bytes, which belong to whoever writes next, on this CPU.
-        // The room is gone when this function returns.
+        // INVARIANT: After `offset` the current sub-buffer has `len` bytes, which belong to the
+        // next writer on this CPU. The room is dropped when this function returns.
         let mut room = Room {
             buf: BufRef(self.0, PhantomData),
             data: self.data(),
@@ -207,31 +218,34 @@ impl BufRef<'_> {
         room.commit(used)
     }
 
-    /// What has been written to the current sub-buffer, while nobody writes.
+    /// Returns the bytes in the current sub-buffer. Valid only while there is no writer.
     #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
     pub(crate) fn written(&self) -> Result<KVec<u8>> {
         let mut bytes = KVec::new();
         for i in 0..self.offset_counter().load(Acquire).min(self.sizes().0) {
-            // SAFETY: By the type invariant the memory is there, and `i` is within the sub-buffer, as just bounded.
+            // SAFETY: By the type invariant the memory is valid, and `i` is within the sub-buffer,
+            // as just bounded.
             bytes.push(unsafe { self.data().add(i).read_volatile() }, GFP_KERNEL)?;
         }
         Ok(bytes)
     }
 
-    /// Start of the current sub-buffer.
+    /// Returns the start of the current sub-buffer.
     fn data(&self) -> *mut u8 {
-        // SAFETY: By the type invariant the field is there; engine and clients access it with single loads and stores.
+        // SAFETY: By the type invariant the field is valid; engine and clients access it with
+        // single loads and stores.
         unsafe { Atomic::from_ptr((&raw mut (*self.0.as_ptr()).data).cast::<*mut u8>()) }
             .load(Relaxed)
     }
 }
 
-/// Bytes within a sub-buffer that nobody reads yet.
+/// Bytes within a sub-buffer that readers do not see yet.
 ///
 /// # Invariants
 ///
-/// As long as the buffer's `data` and `offset` are those here, `len` bytes there can be written and
-/// belong to this object. It is there only during [`BufRef::write_room`], which lends it, and with it the buffer.
+/// As long as the buffer's `data` and `offset` have the values here, `len` bytes there can be
+/// written and belong to this object. It exists only during [`BufRef::write_room`], which lends it,
+/// and with it the buffer.
 pub(crate) struct Room {
     buf: BufRef<'static>,
     data: *mut u8,
@@ -240,18 +254,19 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where `at` is, if `len` bytes fit there and nobody else has written to the buffer since.
+    /// Returns the address of offset `at`, if `len` bytes fit there and no other write to the
+    /// buffer has occurred since.
     #[inline]
     fn place(&self, at: usize, len: usize) -> Option<*mut u8> {
         let untouched =
             self.buf.offset_counter().load(Relaxed) == self.offset && self.buf.data() == self.data;
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
-        // No overflow: it is within the sub-buffer.
+        // Cannot overflow: the place is within the sub-buffer.
         (untouched && fits).then(|| self.data.wrapping_add(self.offset + at))
     }
 
@@ -261,8 +276,9 @@ impl Room {
         let Some(to) = self.place(at, bytes.len()) else {
             return false;
         };
-        // SAFETY: `place()` has checked that the bytes are within the room, and that it is still this object's, by the type
-        // invariant. They are no Rust object's, so `bytes` is elsewhere; who has them mapped can only read them.
+        // SAFETY: `place()` has checked that the bytes are within the room, and that it is still
+        // this object's, by the type invariant. They are no Rust object's, so `bytes` is elsewhere;
+        // mappings of them are read-only.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         true
     }
@@ -274,8 +290,8 @@ impl Room {
         let Some(to) = self.place(used.min(self.len), rest) else {
             return false;
         };
-        // SAFETY: `place()` has checked that `rest` bytes from there are within the room, and that it is still this object's, by
-        // the type invariant.
+        // SAFETY: `place()` has checked that `rest` bytes from there are within the room, and that
+        // it is still this object's, by the type invariant.
         unsafe { to.write_bytes(0, rest) };
         // Release: a reader that sees the offset sees the record.
         self.buf

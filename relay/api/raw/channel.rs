@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A channel of the C interface, and the callbacks that it makes.
+//! A channel of the C interface, and its callbacks.
 //!
-//! Contexts: opening, closing, flushing and resetting in process context; writing in any, with interrupts off; callbacks
-//! in process context, except `subbuf_start()`, which runs where a record is written.
+//! Contexts: opening, closing, flushing and resetting in process context; writing in any, with
+//! interrupts off; callbacks in process context, except `subbuf_start()`, which runs in the writing
+//! context.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -33,70 +34,75 @@ use kernel::sync::Arc;
 
 use super::buf::BufRef;
 
-/// What a channel does when a sub-buffer is full.
+/// Behaviour of a channel when a sub-buffer is full.
 #[derive(Clone, Copy)]
 pub(crate) enum SubbufStart {
-    /// It enters the next one if that is free: the engine's default.
+    /// Enters the next one if it is free: the engine's default.
     IfFree,
-    /// It enters the next one.
+    /// Enters the next one.
     Always,
-    /// It writes the header of the one before, and asks [`ChannelCallbacks::may_enter`].
+    /// Writes the header of the previous one, and asks [`ChannelCallbacks::may_enter`].
     WithHeader,
 }
 
-/// What the engine calls for a channel.
+/// Callbacks of a channel.
 ///
 /// # Safety
 ///
-/// A [`BufRef`] that [`ChannelCallbacks::file_made`] gets is not used any more when [`ChannelCallbacks::file_goes`] has
-/// returned for it. Sub-buffers of a channel that starts them [`SubbufStart::WithHeader`] are longer than a header.
+/// A [`BufRef`] that [`ChannelCallbacks::file_made`] gets is not used after
+/// [`ChannelCallbacks::file_goes`] has returned for it. Sub-buffers of a channel that starts them
+/// [`SubbufStart::WithHeader`] are longer than a header.
 pub(crate) unsafe trait ChannelCallbacks: Send + Sync + 'static {
-    /// What the channel does when a sub-buffer is full, for good.
+    /// Returns the behaviour when a sub-buffer is full; constant for a channel.
     fn subbuf_start(&self) -> SubbufStart;
 
-    /// For [`SubbufStart::WithHeader`]: whether the next sub-buffer may be entered. Called where a record is written.
+    /// Returns true if the next sub-buffer may be entered, for [`SubbufStart::WithHeader`]. Called
+    /// in the writing context.
     fn may_enter(&self, buf: &BufRef<'_>, is_full: impl FnOnce() -> bool) -> bool;
 
-    /// Whether all CPUs share a buffer.
+    /// Returns true if all CPUs share a buffer.
     fn is_global(&self) -> bool;
 
-    /// Permissions of the files.
+    /// Returns the permissions of the files.
     fn permissions(&self) -> u16;
 
-    /// How a file is called when it is made that is to be called `name`.
+    /// Returns the current name for a new file whose final name is `name`.
     fn name_now(&self, name: &CStr) -> Result<CString>;
 
-    /// The file of a buffer has been made, to be called `name` in `dir`. If this fails it is removed.
+    /// Called after the file of a buffer was made in `dir`, with the final name `name`. An error
+    /// removes the file.
     fn file_made(&self, dir: &DirRef, name: &CStr, file: Dentry, buf: BufRef<'static>) -> Result;
 
-    /// It is about to be removed.
+    /// Called before the file of a buffer is removed.
     fn file_goes(&self, buf: BufRef<'static>);
 }
 
-/// An open channel of the C interface, closed when it is dropped.
+/// An open channel of the C interface. Closed when dropped.
 ///
 /// # Invariants
 ///
-/// The pointer comes from `relay_open()`, with `state` as its private data and files in `dir`.
+/// The pointer was returned by `relay_open()`, with `state` as its private data and files in `dir`.
 pub(crate) struct Handle<C: ChannelCallbacks> {
     chan: NonNull<bindings::rchan>,
-    /// A record is being written on this CPU.
+    /// Set while a record is being written on this CPU.
     writing: PerCpuFlag,
     // Dropped after the channel has been closed, as is the next.
     _state: ARef<Shared<C>>,
     _dir: Arc<Dir>,
 }
 
-// SAFETY: A channel may be closed by any task; the state is `Send` and `Sync` by the bounds of `ChannelCallbacks`.
+// SAFETY: A channel may be closed by any task; the state is `Send` and `Sync` by the bounds of
+// `ChannelCallbacks`.
 unsafe impl<C: ChannelCallbacks> Send for Handle<C> {}
-// SAFETY: The functions of the C interface that shared references call may be called by several CPUs at once, and what
-// `append()` writes is of the CPU that does.
+// SAFETY: The functions of the C interface that shared references call may be called by several
+// CPUs at once, and `append()` writes only data of the CPU that calls it.
 unsafe impl<C: ChannelCallbacks> Sync for Handle<C> {}
 
 impl<C: ChannelCallbacks> Handle<C> {
     /// Opens a channel with files in `dir`, which calls `state`.
     ///
-    /// Errors: -EINTR if the task is being killed, else -ENOMEM, as `relay_open()` does not say more.
+    /// Errors: -EINTR if the task is being killed, else -ENOMEM, as `relay_open()` returns no error
+    /// number.
     pub(crate) fn open(
         dir: Arc<Dir>,
         base: &CStr,
@@ -105,8 +111,9 @@ impl<C: ChannelCallbacks> Handle<C> {
     ) -> Result<Self> {
         let writing = PerCpuFlag::new()?;
         let private = core::ptr::from_ref::<C>(&state).cast_mut().cast();
-        // SAFETY: The callbacks are constants; the name is copied; the directory and the state, which is what the callbacks
-        // expect as private data, are kept by what this returns until the channel has been closed.
+        // SAFETY: The callbacks are constants; the name is copied; the directory and the state,
+        // which has the type that the callbacks expect as private data, are kept by the returned
+        // handle until the channel has been closed.
         let chan = unsafe {
             bindings::relay_open(
                 base.as_char_ptr(),
@@ -129,24 +136,25 @@ impl<C: ChannelCallbacks> Handle<C> {
         })
     }
 
-    /// Begins a record on this CPU; `None` if there is one that this interrupts.
+    /// Begins a record on this CPU; returns `None` if this interrupts another one.
     #[inline(always)]
     pub(crate) fn enter<'a>(&'a self, irqs: &'a IrqsOff) -> Option<PerCpuEntered<'a>> {
         self.writing.enter(irqs)
     }
 
-    /// The buffer that this CPU writes.
+    /// Returns the buffer to which this CPU writes.
     #[inline]
     pub(crate) fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef<'_>> {
-        // SAFETY: By the type invariant the channel is open, with an array of slots for all CPUs, which the engine fills with
-        // single stores. With interrupts off the CPU stays the same.
+        // SAFETY: By the type invariant the channel is open, with an array of slots for all CPUs,
+        // which the engine fills with single stores. With interrupts off the CPU stays the same.
         let buf = unsafe { load_this_cpu((*self.chan.as_ptr()).buf) };
-        // SAFETY: The channel is open as long as `self` is borrowed, and keeps the buffers in its slots.
+        // SAFETY: The channel is open as long as `self` is borrowed, and keeps the buffers in its
+        // slots.
         NonNull::new(buf).map(|buf| unsafe { BufRef::new(buf) })
     }
 
-    /// Writes a record to the current sub-buffer of this CPU's buffer. False, and nothing is written,
-    /// if there is no room for it, or another record is being written.
+    /// Writes a record to the current sub-buffer of this CPU's buffer. Returns false and writes
+    /// nothing if there is no room for it, or another record is being written.
     #[inline]
     pub(crate) fn append(&self, data: &[u8], irqs: &IrqsOff) -> bool {
         let Some(_writing) = self.enter(irqs) else {
@@ -156,8 +164,8 @@ impl<C: ChannelCallbacks> Handle<C> {
             return false;
         };
         let buf = buf.as_ptr();
-        // SAFETY: By the type invariants channel and buffer are there; the size does not change, and the rest is accessed
-        // with single loads and stores.
+        // SAFETY: By the type invariants channel and buffer are valid; the size does not change,
+        // and the rest is accessed with single loads and stores.
         let (size, offset, start) = unsafe {
             (
                 (*self.chan.as_ptr()).subbuf_size,
@@ -165,14 +173,15 @@ impl<C: ChannelCallbacks> Handle<C> {
                 shared_word::load(&raw const (*buf).data).cast::<u8>(),
             )
         };
-        // No overflow: a slice is shorter than half of the address space, an offset than 4 GiB.
+        // Cannot overflow: a slice is shorter than half of the address space, an offset than 4 GiB.
         let end = offset.wrapping_add(data.len());
         if end > size {
             return false;
         }
-        // SAFETY: What is after the offset, up to the size, belongs to whoever writes next, on this CPU, and that is who has
-        // entered, with interrupts off. User space may only read the memory, through its own mapping. The offset is stored
-        // with release: a reader that sees it sees the record.
+        // SAFETY: The bytes after the offset, up to the size, belong to the next writer on this
+        // CPU, which is this function, as it has entered, with interrupts off. User space may only
+        // read the memory, through its own mapping. The offset is stored with release: a reader
+        // that sees it sees the record.
         unsafe {
             shared_word::copy(start.add(offset), data.as_ptr(), data.len());
             shared_word::store_release(&raw mut (*buf).offset, end);
@@ -180,35 +189,39 @@ impl<C: ChannelCallbacks> Handle<C> {
         true
     }
 
-    /// The buffer of any CPU, if it has one.
+    /// Returns the buffer of any CPU, if it has one.
     pub(crate) fn buf(&self, cpu: CpuId) -> Option<BufRef<'_>> {
-        // SAFETY: By the type invariant the channel is open, with a slot for each possible CPU, as a `CpuId` is; slots are read
-        // and written with single loads and stores.
+        // SAFETY: By the type invariant the channel is open, with a slot for each possible CPU, as
+        // a `CpuId` is; slots are read and written with single loads and stores.
         let slot = unsafe {
             let slots = (*self.chan.as_ptr()).buf.cast();
             Atomic::from_ptr(bindings::ferro_per_cpu_ptr(slots, cpu.get()))
         };
         let buf = NonNull::new(slot.load(Acquire).cast());
-        // SAFETY: The channel is open as long as `self` is borrowed, and keeps the buffers in its slots.
+        // SAFETY: The channel is open as long as `self` is borrowed, and keeps the buffers in its
+        // slots.
         buf.map(|buf| unsafe { BufRef::new(buf) })
     }
 
-    /// `relay_flush()`.
+    /// Calls `relay_flush()`.
     pub(crate) fn flush(&self) {
-        // SAFETY: By the type invariant the channel is open, and it is not closed while `self` is borrowed.
+        // SAFETY: By the type invariant the channel is open, and it is not closed while `self` is
+        // borrowed.
         unsafe { bindings::relay_flush(self.chan.as_ptr()) };
     }
 
-    /// `relay_reset()`.
+    /// Calls `relay_reset()`.
     pub(crate) fn reset(&mut self) {
-        // SAFETY: By the type invariant the channel is open; `self` is borrowed mutably, so nobody writes.
+        // SAFETY: By the type invariant the channel is open; `self` is borrowed mutably, so there
+        // is no writer.
         unsafe { bindings::relay_reset(self.chan.as_ptr()) };
     }
 
-    /// How often no sub-buffer was free, and how many records were too large.
+    /// Returns how often no sub-buffer was free, and the number of records that were too large.
     pub(crate) fn stats(&self) -> (usize, usize) {
         let stats = |flag: u32| {
-            // SAFETY: By the type invariant the channel is open, and it is not closed while `self` is borrowed.
+            // SAFETY: By the type invariant the channel is open, and it is not closed while `self`
+            // is borrowed.
             unsafe { bindings::relay_stats(self.chan.as_ptr(), flag.try_into().unwrap_or(0)) }
         };
         (
@@ -220,12 +233,13 @@ impl<C: ChannelCallbacks> Handle<C> {
 
 impl<C: ChannelCallbacks> Drop for Handle<C> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the channel is open; this is dropped once, and nobody has a reference any more.
+        // SAFETY: By the type invariant the channel is open; this is dropped once, and there is no
+        // other reference.
         unsafe { bindings::relay_close(self.chan.as_ptr()) };
     }
 }
 
-/// The callbacks of channels whose private data is a `C`.
+/// Callbacks of channels whose private data is a `C`.
 struct Table<C>(PhantomData<C>);
 
 impl<C: ChannelCallbacks> Table<C> {
@@ -256,8 +270,8 @@ impl<C: ChannelCallbacks> Table<C> {
 
 /// # Safety
 ///
-/// Called by the engine for a buffer of a channel that [`Handle::open`] opened for a `C`, on the CPU that
-/// writes it or while nobody does.
+/// Called by the engine for a buffer of a channel that [`Handle::open`] opened for a `C`, on the
+/// CPU that writes it or while there is no writer.
 unsafe extern "C" fn enter_with_header<C: ChannelCallbacks>(
     buf: *mut bindings::rchan_buf,
     _subbuf: *mut c_void,
@@ -266,11 +280,13 @@ unsafe extern "C" fn enter_with_header<C: ChannelCallbacks>(
     let Some(buf) = NonNull::new(buf) else {
         return 0;
     };
-    // SAFETY: By the rules of this function; the engine keeps the buffer and its channel during the call.
+    // SAFETY: By the rules of this function; the engine keeps the buffer and its channel during the
+    // call.
     let (state, buf) = unsafe { (state_of::<C>(buf), BufRef::new(buf)) };
     if !prev.is_null() {
-        // SAFETY: The engine passes the sub-buffer that it has just completed, or tries again to leave, and nobody else
-        // writes the buffer. By the rules of `ChannelCallbacks` it is longer than a header.
+        // SAFETY: The engine passes the sub-buffer that it has just completed, or tries again to
+        // leave, and the buffer has no other writer. By the rules of `ChannelCallbacks` it is
+        // longer than a header.
         unsafe { buf.put_header(prev) };
     }
     let enters = state.may_enter(&buf, || buf.is_full());
@@ -291,14 +307,14 @@ unsafe extern "C" fn enter_always(
     1
 }
 
-/// The state that [`Handle::open`] gave to the channel of `buf`.
+/// Returns the state that [`Handle::open`] gave to the channel of `buf`.
 ///
 /// # Safety
 ///
 /// `buf` is a buffer of such a channel, for a `C`, and stays so during `'a`.
 unsafe fn state_of<'a, C: ChannelCallbacks>(buf: NonNull<bindings::rchan_buf>) -> &'a C {
-    // SAFETY: By the rules of this function; the state is kept until the channel has been closed, after which the engine
-    // calls nobody.
+    // SAFETY: By the rules of this function; the state is kept until the channel has been closed,
+    // after which the engine calls no callback.
     unsafe { &*(*(*buf.as_ptr()).chan).private_data.cast::<C>() }
 }
 
@@ -315,7 +331,8 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
     let Some(buf) = NonNull::new(buf) else {
         return EINVAL.to_ptr();
     };
-    // SAFETY: By the rules of the callback the engine passes a buffer of the channel, a string and a place for the answer.
+    // SAFETY: By the rules of the callback the engine passes a buffer of the channel, a string and
+    // a place for the answer.
     let (state, name) = unsafe {
         let state = state_of::<C>(buf);
         *is_global = state.is_global().into();
@@ -325,9 +342,9 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
         Ok(now) => now,
         Err(e) => return e.to_ptr(),
     };
-    // SAFETY: The file's operations are those of relay, whose data is the buffer. They guard
-    // themselves against removal with the buffer's count, so the plain proxy is enough; and it
-    // passes mmap on, with either engine.
+    // SAFETY: The file has relay's operations, whose data is the buffer. They guard themselves
+    // against removal with the buffer's count, so the plain proxy is enough; and it passes mmap on,
+    // with either engine.
     let dentry = unsafe {
         bindings::debugfs_create_file_unsafe(
             now.as_char_ptr(),
@@ -342,22 +359,23 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
     }
     // SAFETY: The engine passes the directory that `Handle::open()` got, which the handle keeps.
     let dir = unsafe { DirRef::from_raw(parent) };
-    // SAFETY: The handle keeps the directory. That may have been removed with the module that made
-    // it, and the file as well.
+    // SAFETY: The handle keeps the directory. The directory and the file may have been removed with
+    // the module that made it.
     let file = NonNull::new(unsafe { bindings::debugfs_lookup(now.as_char_ptr(), parent) });
     let Some(file) = file else {
         return ENOENT.to_ptr();
     };
-    // SAFETY: The lookup has counted it, and found no negative one.
+    // SAFETY: The lookup has taken a reference, and found no negative dentry.
     let file = unsafe { Dentry::from_counted(file) };
     let made = file.clone();
-    // SAFETY: The engine keeps the buffer until `remove_buf_file()` has returned for its file, and by the rules of
-    // `ChannelCallbacks` this reference is not used after that. If `file_made()` fails, it has kept nothing.
+    // SAFETY: The engine keeps the buffer until `remove_buf_file()` has returned for its file, and
+    // by the rules of `ChannelCallbacks` this reference is not used after that. If `file_made()`
+    // fails, it has kept nothing.
     match state.file_made(&dir, name, file, unsafe { BufRef::new(buf) }) {
         Ok(()) => made.as_ptr(),
         Err(e) => {
-            // SAFETY: The file just made, which is counted; if it has been removed, this does
-            // nothing.
+            // SAFETY: The file was just made, and has a reference; if it has been removed, this
+            // does nothing.
             unsafe { bindings::debugfs_remove(made.as_ptr()) };
             e.to_ptr()
         }
@@ -368,7 +386,8 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
 ///
 /// Called by the engine for a file that [`create_buf_file`] made, for the same `C`.
 unsafe extern "C" fn remove_buf_file<C: ChannelCallbacks>(dentry: *mut bindings::dentry) -> c_int {
-    // SAFETY: The file is one that `create_buf_file()` made, whose data is the buffer, which the engine still has.
+    // SAFETY: The file was made by `create_buf_file()`, and its data is the buffer, which the
+    // engine still has.
     unsafe {
         if let Some(buf) = NonNull::new((*(*dentry).d_inode).i_private.cast()) {
             state_of::<C>(buf).file_goes(BufRef::new(buf));

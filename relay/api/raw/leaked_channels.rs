@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What clients have open, which this module owns: with it goes what they have forgotten.
+//! Owner of the parts of clients' objects. Unloading this module drops the parts of leaked objects.
 //!
-//! Contexts: making in process context; dropping in any. Locks: that of the list, which is not held while parts are dropped.
+//! Contexts: making in process context; dropping in any. Locks: the mutex of the list, which is not
+//! held while parts are dropped.
 
 use core::panic::Location;
 use core::ptr::NonNull;
@@ -18,32 +19,33 @@ use kernel::sync::Arc;
 
 use super::listener::Listening;
 
-/// Refuses a client whose module is being unloaded: it has no more use for what this module would
-/// keep.
+/// Refuses a client whose module is being unloaded: this module would keep the objects of such a
+/// client needlessly.
 pub(crate) fn must_not_go(client: &'static Location<'static>) -> Result {
-    // The location is data of the module that calls.
+    // The location is data of the calling module.
     match is_going(core::ptr::from_ref(client).addr()) {
         true => Err(ESHUTDOWN),
         false => Ok(()),
     }
 }
 
-/// What a client's object consists of, which this module owns: when a client has forgotten the object, it goes with
-/// this module. It may be dropped anywhere: where nothing may sleep, a work item drops the parts.
+/// Handle of an object's parts, which this module owns: leaked parts are dropped when this module
+/// is unloaded. The handle may be dropped in any context: in contexts that cannot sleep, a work
+/// item drops the parts.
 ///
 /// # Invariants
 ///
-/// The pointer is valid until this is dropped: the parts are in the list until then, or this module goes, which it does
-/// when no other module uses its code any more.
+/// The pointer is valid until this is dropped: the parts are in the list until then, or this module
+/// is unloaded, which it is only when no other module uses its code.
 pub(crate) struct Kept<T: Parts + 'static> {
     parts: NonNull<T>,
     _listed: Deferred<Listed>,
 }
 
-/// The address of parts in the list, from which they are taken when this is dropped.
+/// The address of parts in the list. Removes and drops them when dropped.
 struct Listed(NonNull<u8>);
 
-// SAFETY: Only the address is used, and never to get at what is there.
+// SAFETY: Only the address is used, and never dereferenced.
 unsafe impl Send for Listed {}
 
 impl Drop for Listed {
@@ -52,35 +54,37 @@ impl Drop for Listed {
     }
 }
 
-// SAFETY: It owns a `T`, which another task may drop, as it is `Send`, and gives out references to it, which another task
-// may have, as it is `Sync`.
+// SAFETY: It owns a `T`, which another task may drop, as it is `Send`, and gives out references to
+// it, which another task may have, as it is `Sync`.
 unsafe impl<T: Parts> Send for Kept<T> {}
 // SAFETY: A shared reference to this gives out shared references to the `T`, which is `Sync`.
 unsafe impl<T: Parts> Sync for Kept<T> {}
 
-/// The parts of a client's object.
+/// Parts of a client's object.
 pub(crate) trait Parts: Send + Sync {
-    /// A function of the client's that the object calls, if it has one.
+    /// Returns the client's function that the object calls, if it has one.
     fn listening(&self) -> Option<&Arc<Listening>> {
         None
     }
 }
 
-/// Waits for the list of what clients have open.
+/// Locks the list of clients' objects.
 fn kept() -> StaticGuard<KVec<KBox<dyn Parts>>> {
-    // SAFETY: `exports.c` defines the mutex with `DEFINE_MUTEX()`, in the same module, and nothing but this static uses it.
+    // SAFETY: `exports.c` defines the mutex with `DEFINE_MUTEX()`, in the same module, and only
+    // this static uses it.
     static KEPT: StaticMutex<KVec<KBox<dyn Parts>>> =
         unsafe { StaticMutex::new(&raw mut bindings::relay_api_mutex, KVec::new()) };
     KEPT.lock()
 }
 
 impl<T: Parts + 'static> Kept<T> {
-    /// Errors: -ENOMEM.
+    /// Adds parts to the list. Errors: -ENOMEM.
     pub(crate) fn new(parts: T) -> Result<Self> {
         let parts = KBox::new(parts, GFP_KERNEL)?;
         let pointer = NonNull::from(&*parts);
         let listed = Deferred::new(Ok::<_, Error>(Listed(pointer.cast())))?;
-        // Where there is no memory, the list is given up before the parts are dropped, which may look for others in it.
+        // On failure, the list is unlocked before the parts are dropped: their drop may search the
+        // list.
         let mut list = kept();
         list.reserve(1, GFP_KERNEL)?;
         list.push(parts as KBox<dyn Parts>, GFP_KERNEL)?;
@@ -98,21 +102,21 @@ impl<T: Parts + 'static> core::ops::Deref for Kept<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariant the parts are there as long as this, and nobody has a mutable reference to them: the
-        // list only drops them.
+        // SAFETY: By the type invariant the parts are valid as long as this, and there is no
+        // mutable reference to them: the list only drops them.
         unsafe { self.parts.as_ref() }
     }
 }
 
 impl<T: Parts + 'static> core::ops::DerefMut for Kept<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: By the type invariant the parts are there as long as this, which is borrowed mutably, and the list only
-        // drops them.
+        // SAFETY: By the type invariant the parts are valid as long as this, which is borrowed
+        // mutably, and the list only drops them.
         unsafe { self.parts.as_mut() }
     }
 }
 
-/// Drops the parts that are at this address.
+/// Drops the parts at this address.
 fn discard(address: NonNull<u8>) {
     let mut kept = kept();
     let is_it = |parts: &KBox<dyn Parts>| (&raw const **parts).addr() == address.addr().get();
@@ -121,24 +125,24 @@ fn discard(address: NonNull<u8>) {
         .position(is_it)
         .and_then(|index| kept.remove(index).ok());
     if kept.is_empty() {
-        // Nobody frees a static when the module goes.
+        // Statics are not dropped when the module is unloaded.
         *kept = KVec::new();
     }
-    // With the lock given up: an application's parts have a channel.
+    // With the list unlocked: an application's parts include a channel.
     drop(kept);
     drop(parts);
 }
 
-/// A function of a module that an object still calls.
+/// Returns a function of a module that an object still calls.
 pub(super) fn listening_in(module: &Module) -> Option<Arc<Listening>> {
     let kept = kept();
     let mut listening = kept.iter().filter_map(|parts| parts.listening());
     listening.find(|listening| listening.is_in(module)).cloned()
 }
 
-/// This module goes: drops what clients have forgotten.
+/// Drops the objects that clients have leaked, as this module is unloaded.
 pub(crate) fn leave() {
-    // What has been made first may have some of the later ones.
+    // In this order, as older objects may own later ones.
     let next = || kept().first().map(|parts| NonNull::from(&**parts).cast());
     while let Some(address) = next() {
         pr_notice!("a channel or an application that nobody has closed goes\n");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A client's function that an application calls, until the module goes that has the function.
+//! A client's function that an application calls until the function's module is unloaded.
 //!
 //! Contexts: process; sleeps. Locks: [`Listening::calling`], around the client's function.
 
@@ -18,18 +18,18 @@ use kernel::sync::Mutex;
 
 use super::leaked_channels;
 
-/// A client's function that is told when an application is enabled (true) and disabled (false).
+/// A client's function that is called when an application is enabled (true) and disabled (false).
 ///
 /// Context: process; sleeps. It must not use the application's controls. If it returns an error for
 /// true, the application stays disabled.
 pub type Listener = fn(bool) -> Result;
 
-/// A [`Listener`] that is called until its module goes.
+/// A [`Listener`] that is called until its module is unloaded.
 ///
 /// # Invariants
 ///
-/// Unless `is_over` is set, the function's module is loaded: [`module_goes`] sets it before, and
-/// waits for a call in progress.
+/// Unless `is_over` is set, the function's module is loaded: [`relay_api_module_going`] sets it
+/// before, and waits for a call in progress.
 #[pin_data]
 pub(crate) struct Listening {
     listener: Listener,
@@ -39,9 +39,10 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Errors: -ENOMEM.
+    /// Wraps a function. Errors: -ENOMEM.
     pub(crate) fn new(listener: Listener) -> Result<Arc<Self>> {
-        // INVARIANT: The caller's module is loaded, and so is that of a function that it can name.
+        // INVARIANT: The caller's module is loaded, and so is the module of any function that it
+        // can name.
         let new = pin_init!(Self {
             listener,
             is_over: Atomic::new(false),
@@ -50,7 +51,7 @@ impl Listening {
         Arc::pin_init(new, GFP_KERNEL)
     }
 
-    /// Calls the function, unless its module has gone. Errors: those of the function.
+    /// Calls the function, unless its module is unloaded. Errors: those of the function.
     pub(crate) fn tell(&self, enabled: bool) -> Result {
         let _calling = self.calling.lock();
         match self.is_over.load(Relaxed) {
@@ -59,27 +60,27 @@ impl Listening {
         }
     }
 
-    /// Returns true if the function is still called, and is in a module.
+    /// Returns true if the function is still called, and is in `module`.
     pub(super) fn is_in(&self, module: &Module) -> bool {
         let address = (self.listener as *const ()).addr();
         !self.is_over.load(Relaxed) && module.contains(address)
     }
 
-    /// Calls the function no more once this has returned.
+    /// Stops the calls: the function is not called after this has returned.
     fn end(&self) {
         let _calling = self.calling.lock();
         self.is_over.store(true, Relaxed);
     }
 }
 
-/// Watches modules until it is dropped.
+/// Registration of the module notifier. Unregisters when dropped.
 pub(crate) struct ModuleWatch(());
 
 impl ModuleWatch {
-    /// Errors: those of registering a notifier.
+    /// Registers the notifier. Errors: those of registering a notifier.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The notifier calls `relay_api_module_going()` of this module, whose end drops
-        // this before.
+        // SAFETY: The notifier calls `relay_api_module_going()` of this module, which drops this
+        // before it is unloaded.
         to_result(unsafe { bindings::relay_api_watch_modules() })?;
         Ok(Self(()))
     }
@@ -92,11 +93,11 @@ impl Drop for ModuleWatch {
     }
 }
 
-/// Ends the functions of a module that goes, and has run its exit function.
+/// Ends the functions of a module that is unloaded, after its exit function.
 ///
 /// # Safety
 ///
-/// `module` is NULL, or is there during the call.
+/// `module` is NULL, or stays valid during the call.
 #[export]
 unsafe extern "C" fn relay_api_module_going(module: *mut bindings::module) {
     let Some(module) = NonNull::new(module) else {

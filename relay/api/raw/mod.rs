@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only the safe relay API needs `unsafe` for.
+//! Code of the safe relay API that needs `unsafe`.
 
 pub(crate) mod buf;
 pub(crate) mod channel;
