@@ -154,7 +154,7 @@ impl Dir {
         })
     }
 
-    /// Returns the children whose names have a hash.
+    /// Returns the children with a hash.
     fn with_hash(&self, hash: u32) -> impl Iterator<Item = Child> + Clone + '_ {
         let start = self.children.partition_point(|child| child.hash < hash);
         let rest = self.children.get(start..).unwrap_or_default();

@@ -136,7 +136,7 @@ pub(crate) fn arrive(object: Candidate) -> Offer {
     offer.unwrap_or(Offer::Leaving)
 }
 
-/// Keeps the contents of a file whose objects were unloaded.
+/// Keeps the contents of a file after its objects were unloaded.
 pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
     let kept = with(|engine| {
         let (id, file) = engine.file(Name::copy(name)?)?;

@@ -179,7 +179,7 @@ impl Channel {
 
     /// Makes the files of buffers that have none.
     ///
-    /// Errors: those of [`Channel::create_file`]; then no file exists.
+    /// Errors: as for [`Channel::create_file`]; then no file exists.
     pub(crate) fn create_files(&self, bufs: &[ARef<Buf>]) -> Result<KVec<Dentry>> {
         let mut files = KVec::with_capacity(bufs.len(), GFP_KERNEL)?;
         for buf in bufs {

@@ -67,7 +67,7 @@ impl PinnedDrop for Buf {
     }
 }
 
-// SAFETY: `Buf` is `repr(C)` and starts with the structure, whose layout `abi.rs` compares with the
+// SAFETY: `Buf` is `repr(C)` and starts with the structure; `abi.rs` compares its layout with the
 // header's.
 unsafe impl CBuf for Buf {
     fn as_raw(&self) -> *mut bindings::rchan_buf {
@@ -129,7 +129,7 @@ unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
     unsafe { chan.cast::<Channel>().as_ref() }
 }
 
-/// Returns the buffer to which a CPU writes.
+/// Returns the buffer of a CPU.
 ///
 /// # Safety
 ///

@@ -77,7 +77,7 @@ impl Open {
 
 /// Opens a channel with a buffer for each online CPU.
 ///
-/// The returned pointer is valid until the channel is closed. Errors: those of
+/// The returned pointer is valid until the channel is closed. Errors: as for
 /// [`Channel::add_buf`], -EINTR included; then all changes are undone.
 pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     let channel = Channel::new(request)?;
@@ -115,7 +115,7 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
 
 /// Makes the files of a channel that was opened without a name, also for CPUs brought up later.
 ///
-/// Errors: -ENOENT if the channel is not open, -EEXIST if it has files, those of
+/// Errors: -ENOENT if the channel is not open, -EEXIST if it has files, as for
 /// [`Channel::create_files`].
 pub(crate) fn late_setup(
     channel: *const Channel,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sub-buffers whose bytes are in pipes, or in sockets that the pipes were spliced to.
+//! Sub-buffers with bytes in pipes, or in sockets that the pipes were spliced to.
 //!
 //! The writer does not enter such a sub-buffer, so the contents of a pipe do not change. In
 //! no-overwrite mode the sub-buffer counts as consumed only after its bytes have left. In overwrite
@@ -145,7 +145,7 @@ impl Loans {
         }
     }
 
-    /// Ends a loan; pages for which `shared()` returns true stay marked. Context: process.
+    /// Ends a loan. A page stays marked if `shared()` returns true for it. Context: process.
     pub(crate) fn give_back(&self, index: SubbufIndex, shared: impl Fn(usize) -> bool) {
         let Some(subbuf) = self.subbufs.get(index.get()) else {
             return;

@@ -30,7 +30,7 @@ pub(crate) enum Offer {
 
 /// The registered exits. After the drop they are not called, and no data of a module can be used.
 pub(crate) struct Exits {
-    // In the order in which they have to be dropped.
+    // In drop order.
     _gcc: Registered<GcovObject>,
     _llvm: Registered<LlvmGcovObject>,
     // `Home` relies on this drop before `module_event`'s exit is unregistered. No object can arrive

@@ -215,7 +215,7 @@ pub struct App(Kept<Parts>);
 
 /// Parts of an application.
 struct Parts {
-    // In the order in which they have to be dropped.
+    // In drop order.
     files: KVec<File<Shared<Control>>>,
     channel: ARef<Shared<AppChannel>>,
     dir: Arc<Dir>,

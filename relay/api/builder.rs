@@ -50,7 +50,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Sets the base name of the files, to which the CPU number is appended.
+    /// Sets the base name of the files; the CPU number is appended to it.
     pub fn base_name(self, base: &'a CStr) -> Self {
         Self { base, ..self }
     }

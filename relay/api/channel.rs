@@ -40,7 +40,7 @@ pub struct Channel(Kept<Parts>);
 
 /// Parts of a channel.
 struct Parts {
-    // In the order in which they have to be dropped.
+    // In drop order.
     _files: Option<TextFiles>,
     handle: Handle<ChannelState>,
     dir: Arc<Dir>,

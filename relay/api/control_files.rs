@@ -107,7 +107,7 @@ impl ChannelState {
         }? Error))
     }
 
-    /// Returns the current name for a new file whose final name is `name`.
+    /// Returns the current name for a new file with the final name `name`.
     pub(crate) fn name_now(&self, name: &CStr) -> Result<CString> {
         match self.hidden.load(Relaxed) {
             true => CString::try_from_fmt(fmt!(".{}", name.to_str().map_err(|_| EINVAL)?)),
@@ -188,7 +188,7 @@ impl ChannelState {
     /// Makes the control files of a buffer whose file in `dir` is `data`, with the final name
     /// `name`.
     ///
-    /// Errors: -ENOMEM and those of debugfs.
+    /// Errors: -ENOMEM and errors of debugfs.
     pub(crate) fn add_controls(
         &self,
         dir: &DirRef,
@@ -310,7 +310,7 @@ pub(crate) struct TextFiles {
 }
 
 impl TextFiles {
-    /// Makes the files. Errors: -ENOMEM and those of debugfs.
+    /// Makes the files. Errors: -ENOMEM and errors of debugfs.
     pub(crate) fn new(
         dir: &Dir,
         state: &ARef<Shared<ChannelState>>,

@@ -23,7 +23,7 @@ const TO_SAY: u32 = 1;
 /// The report has been printed.
 const SAID: u32 = 2;
 
-/// State of a channel whose sub-buffers have headers.
+/// State of a channel with headers in its sub-buffers.
 pub(crate) struct Headers {
     name: CString,
     cpus: KVec<CpuHeader>,

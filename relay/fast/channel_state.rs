@@ -112,7 +112,7 @@ impl Inner {
 
     /// Makes the missing files.
     ///
-    /// Errors: those of debugfs, -ENOENT before debugfs is ready.
+    /// Errors: from debugfs, -ENOENT before debugfs is ready.
     pub(crate) fn make_files(&self) -> Result {
         let mut files = self.files.lock();
         for (cpu, buffer) in self.buffers() {

@@ -48,7 +48,7 @@ pub(crate) struct Files {
     base: CString,
     permissions: u16,
     format: Option<CString>,
-    // In the order in which they have to be dropped.
+    // In drop order.
     made: KVec<(CpuId, File<Buffer>)>,
     format_file: Option<File<Shared<Format>>>,
     parent: Parent,

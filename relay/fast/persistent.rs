@@ -127,7 +127,7 @@ impl Known {
         Half::map(reserved, half * bytes, bytes)
     }
 
-    /// Looks for data of earlier boots. Errors: those of [`Reserved::find`] and [`Reserved::map`].
+    /// Looks for data of earlier boots. Errors: as for [`Reserved::find`] and [`Reserved::map`].
     fn new(name: &CStr) -> Result<Self> {
         let reserved = Reserved::find(name)?;
         let mut known = Self {
@@ -228,7 +228,7 @@ impl Flights {
 /// Returns the sizes of the channel `name`, and its place in the memory called `reserved`, if
 /// given.
 ///
-/// Errors: -EINVAL for invalid sizes; those of [`open`].
+/// Errors: -EINVAL for invalid sizes; otherwise as for [`open`].
 pub(crate) fn place(
     reserved: Option<&CStr>,
     name: &CStr,
@@ -436,7 +436,7 @@ pub(crate) fn dump(reason: Reason) {
     }
 }
 
-/// Makes a file with the data that the last boot left in this memory. Errors: those of the look-up,
+/// Makes a file with the data that the last boot left in this memory. Errors: as for the look-up,
 /// -ENODATA if nothing is left.
 fn find(name: &CStr) -> Result {
     let mut flights = FLIGHTS.lock();

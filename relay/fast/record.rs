@@ -42,7 +42,7 @@ pub enum Outcome {
 }
 
 impl Channel {
-    /// Writes a record of type `kind` whose data are a plain structure or bytes.
+    /// Writes a record of type `kind`; its data are a plain structure or bytes.
     #[inline(always)]
     pub fn write<T: IntoBytes + Immutable + ?Sized>(
         &self,

@@ -23,7 +23,7 @@ static CHANNELS: EarlyMutex<KVec<ARef<Shared<Inner>>>> = EarlyMutex::of_registry
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///
 /// Errors: -ENOMEM, -EINTR if the task is being killed, -ESHUTDOWN if the client's module is being
-/// unloaded, and those of debugfs; then all changes are undone.
+/// unloaded, and errors of debugfs; then all changes are undone.
 pub(crate) fn open(inner: &ARef<Shared<Inner>>) -> Result {
     let opened = try_open(inner);
     if opened.is_err() {

@@ -66,7 +66,7 @@ pub(crate) unsafe trait ChannelCallbacks: Send + Sync + 'static {
     /// Returns the permissions of the files.
     fn permissions(&self) -> u16;
 
-    /// Returns the current name for a new file whose final name is `name`.
+    /// Returns the current name for a new file with the final name `name`.
     fn name_now(&self, name: &CStr) -> Result<CString>;
 
     /// Called after the file of a buffer was made in `dir`, with the final name `name`. An error
@@ -142,7 +142,7 @@ impl<C: ChannelCallbacks> Handle<C> {
         self.writing.enter(irqs)
     }
 
-    /// Returns the buffer to which this CPU writes.
+    /// Returns the buffer of this CPU.
     #[inline]
     pub(crate) fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef<'_>> {
         // SAFETY: By the type invariant the channel is open, with an array of slots for all CPUs,
@@ -239,7 +239,7 @@ impl<C: ChannelCallbacks> Drop for Handle<C> {
     }
 }
 
-/// Callbacks of channels whose private data is a `C`.
+/// Callbacks of channels with a `C` as private data.
 struct Table<C>(PhantomData<C>);
 
 impl<C: ChannelCallbacks> Table<C> {

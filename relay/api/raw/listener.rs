@@ -51,7 +51,7 @@ impl Listening {
         Arc::pin_init(new, GFP_KERNEL)
     }
 
-    /// Calls the function, unless its module is unloaded. Errors: those of the function.
+    /// Calls the function, unless its module is unloaded. Errors: the function's.
     pub(crate) fn tell(&self, enabled: bool) -> Result {
         let _calling = self.calling.lock();
         match self.is_over.load(Relaxed) {
@@ -77,7 +77,7 @@ impl Listening {
 pub(crate) struct ModuleWatch(());
 
 impl ModuleWatch {
-    /// Registers the notifier. Errors: those of registering a notifier.
+    /// Registers the notifier. Errors: as for registering a notifier.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: The notifier calls `relay_api_module_going()` of this module, which drops this
         // before it is unloaded.

@@ -15,7 +15,7 @@ use kernel::prelude::*;
 
 /// Registers an exit that calls `goes` with each module that is unloaded, after its exit function.
 ///
-/// Errors: those of registering an exit.
+/// Errors: as for registering an exit.
 pub(crate) fn register(name: &CStr, goes: fn(&Module)) -> Result<Registered<ModuleEvent>> {
     let registered = Registered::<ModuleEvent>::builder(name).pinned().register(
         move |_call, (module, state)| {

@@ -107,7 +107,7 @@ pub(crate) struct FlightMem {
     layout: Layout,
     /// Number in the header, unique among the channels of this memory.
     opening: u64,
-    /// Set for each CPU whose buffer has been given out.
+    /// Set for each CPU after its buffer was given out.
     given: KVec<Atomic<bool>>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct FlightMem {
 pub(crate) struct Progress {
     /// The memory and the channel number in it.
     of: Option<(usize, u64)>,
-    /// The CPU whose buffer is next, or in work.
+    /// The CPU with the buffer that is next, or in work.
     cpu: u64,
     sealing: Option<Sealing>,
     /// Number of bytes flushed from caches to memory, after all CPUs have seals.

@@ -475,7 +475,7 @@ struct NoBuffer(Ctl);
 unsafe impl Sync for NoBuffer {}
 static NO_BUFFER: NoBuffer = NoBuffer(pin_init::zeroed());
 
-/// Buffers to which the CPUs write.
+/// Buffers of the CPUs.
 ///
 /// # Invariants
 ///

@@ -265,7 +265,7 @@ impl<'a> OpenRecord<'a> {
         // After the data.
         compiler_fence(Ordering::SeqCst);
         // SAFETY: By the type invariant the record belongs to this object, with room for the
-        // header, of which the flags are the last two bytes; it is aligned to 8 bytes.
+        // header, and the flags are the header's last two bytes; it is aligned to 8 bytes.
         unsafe {
             let flags = self.record.byte_add(Header::FLAGS_AT).cast::<u16>();
             // Volatile: the compiler must not drop or move the store, as its reader is another
