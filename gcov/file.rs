@@ -239,7 +239,7 @@ impl File {
         Ok(())
     }
 
-    /// Removes the objects of a module that is unloaded; keeps their counters if `persist`.
+    /// Removes the objects of a module being unloaded; keeps their counters if `persist`.
     pub(crate) fn going(&self, module: ModuleId, persist: bool) -> Left {
         let mut state = self.state.lock();
         while let Some(index) = state.loaded.find(module) {

@@ -153,7 +153,7 @@ pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
     }
 }
 
-/// Removes the objects of a module that is unloaded.
+/// Removes the objects of a module being unloaded.
 pub(crate) fn going(module: ModuleId) {
     let _ = with(|engine| engine.going(module));
 }

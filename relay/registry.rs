@@ -92,11 +92,11 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
         if let Err(e) = cpu::online().try_for_each(|cpu| open.add_buf(cpu)) {
             break Err(e);
         }
-        // A CPU that is being brought up is not online yet and is not prepared again: wait for it.
+        // A CPU being brought up is not online yet and is not prepared again: wait for it.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
         if !cpu::online().all(|cpu| open.channel.has_buf(cpu)) {
-            // A CPU has come online since.
+            // A CPU was brought up since.
             continue;
         }
         break match channels.reserve(1, GFP_KERNEL) {
@@ -175,7 +175,7 @@ fn for_each_buf(channel: *const Channel, f: impl Fn(&Buf)) -> Result {
     Ok(())
 }
 
-/// Makes the buffers of a CPU that is about to be brought up.
+/// Makes the buffers of a CPU about to be brought up.
 ///
 /// Errors: -ENOMEM for any cause, as the C engine returns; the cause is printed. Buffers made
 /// before the failure stay: the CPU may be brought up later.

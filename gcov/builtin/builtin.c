@@ -122,7 +122,7 @@ static bool is_going(const struct gcov_object *object)
 
 /*
  * Keeps an object that the engine could not take without memory: for the next engine, or until
- * objects are given back. Objects of a module that is unloaded are dropped with it. gcov_lock is
+ * objects are given back. Objects of a module being unloaded are dropped with it. gcov_lock is
  * held, so the module waits for this function, but only in kernel/gcov/'s notifier, which is the
  * last one.
  */

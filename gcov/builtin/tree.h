@@ -56,7 +56,7 @@ struct ferro_gcov_tree {
 int ferro_gcov_tree_show(const struct ferro_gcov_tree *tree);
 /* Removes gcov/. Waits for running callbacks of the tree. */
 void ferro_gcov_tree_hide(void);
-/* Removes gcov/ if its files belong to a module that is unloaded. Context: the module notifier. */
+/* Removes gcov/ if its files belong to a module being unloaded. Context: the module notifier. */
 void ferro_gcov_tree_hide_of(const struct module *mod);
 /*
  * Forgets removed entries: none can be looked up when this returns. The caller must not hold locks

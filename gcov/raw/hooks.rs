@@ -33,8 +33,8 @@ pub(crate) struct Exits {
     // In drop order.
     _gcc: Registered<GcovObject>,
     _llvm: Registered<LlvmGcovObject>,
-    // `Home` relies on this drop before `module_event`'s exit is unregistered. No object can arrive
-    // after it, except from a module with Rust code, which that exit offers.
+    // Closes all homes while `module_event`'s exit is registered: `Home` relies on that exit.
+    // Objects of modules with Rust code may still arrive through it; `_closed` closes their homes.
     _closing: Closing,
     _modules: Registered<ModuleEvent>,
     _closed: Closing,

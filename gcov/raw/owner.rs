@@ -127,7 +127,7 @@ impl Home {
     }
 }
 
-/// Returns true if an address is in a module that is being unloaded. The exit on `module_event` may
+/// Returns true if an address is in a module being unloaded. The exit on `module_event` may
 /// already have been called for it.
 pub(super) fn is_going(address: usize) -> bool {
     let mut found = bindings::ferro_gcov_home::default();
@@ -135,7 +135,7 @@ pub(super) fn is_going(address: usize) -> bool {
     unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) && found.is_going }
 }
 
-/// Closes the home of a module that is unloaded. Waits for users of its data.
+/// Closes the home of a module being unloaded. Waits for users of its data.
 pub(super) fn close(module: ModuleId) {
     let mut homes = HOMES.lock();
     let index = homes.iter().position(|home| home.module == Some(module));

@@ -88,7 +88,7 @@ pub struct AppChannel {
 
 impl AppChannel {
     /// Writes a record, if there is a channel and it is enabled. Returns true if it was written. A
-    /// record for which the channel has no room is counted as dropped.
+    /// record is counted as dropped if the channel has no room for it.
     ///
     /// Context: any. Within another write to the same channel the record is dropped and counted.
     #[inline]
@@ -153,8 +153,7 @@ impl AppChannel {
         drop(self.channel.replace(None));
     }
 
-    /// Tells the client that the application is enabled or disabled. Errors: those of the client's
-    /// function.
+    /// Tells the client that the application is enabled or disabled. Errors: the client's.
     fn tell(&self, enabled: bool) -> Result {
         self.listening
             .as_ref()

@@ -185,8 +185,8 @@ impl ChannelState {
         self.too_big.store(0, Relaxed);
     }
 
-    /// Makes the control files of a buffer whose file in `dir` is `data`, with the final name
-    /// `name`.
+    /// Makes the control files of a buffer. `data` is the buffer's file in `dir`, `name` its final
+    /// name.
     ///
     /// Errors: -ENOMEM and errors of debugfs.
     pub(crate) fn add_controls(

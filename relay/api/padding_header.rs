@@ -31,8 +31,7 @@ pub(crate) struct Headers {
 
 /// State of one buffer.
 struct CpuHeader {
-    /// Number of sub-buffers whose header has been written. The engine counts a sub-buffer before
-    /// that.
+    /// Number of sub-buffers with a written header. The engine counts a sub-buffer before that.
     finished: Atomic<usize>,
     full: Atomic<u32>,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A record that is being written in place.
+//! A record being written in place.
 #![deny(unsafe_code)]
 
 use crate::raw::buf::Room;

@@ -38,8 +38,8 @@ struct Open(ARef<Shared<Inner>>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // The registry has it, unless opening failed, or another module now owns the channel of an
-        // unloaded one.
+        // The registry has it, unless opening failed, or the module that opened it was unloaded
+        // after it passed the handle to another module.
         let _ = registry::close(&raw const **self.0);
     }
 }

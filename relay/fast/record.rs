@@ -162,7 +162,7 @@ fn end(mut open: OpenRecord<'_>, outcome: Outcome) {
 #[inline(always)]
 fn header<const T: bool>(kind: u16, len: usize) -> Header {
     Header {
-        // Capped to what fits: the engine refuses records longer than a sub-buffer.
+        // Capped: the engine refuses records longer than a sub-buffer.
         len: u32::try_from(len).unwrap_or(u32::MAX),
         kind,
         flags: if T { TIMED } else { 0 },

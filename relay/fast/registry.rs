@@ -43,7 +43,7 @@ fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
             Err(e) if e == ENOENT && cpu::booting() => {}
             other => other?,
         }
-        // A CPU that is being brought up is not online yet and is not prepared again: wait for it.
+        // A CPU being brought up is not online yet and is not prepared again: wait for it.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
         if is_going(inner.client()) {
@@ -52,7 +52,7 @@ fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
         if wanted().all(|cpu| inner.buffer(cpu).is_some()) {
             return Ok(channels.push(inner.clone(), GFP_KERNEL)?);
         }
-        // A CPU has come online since.
+        // A CPU was brought up since.
     }
 }
 
@@ -95,7 +95,7 @@ fn take(is_it: impl Fn(&Inner) -> bool) -> Option<ARef<Shared<Inner>>> {
     Some(inner)
 }
 
-/// Makes the buffers of a CPU that is about to be brought up.
+/// Makes the buffers of a CPU about to be brought up.
 ///
 /// Errors: -ENOMEM. A file that cannot be made is only reported: the CPU's records are kept.
 pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {

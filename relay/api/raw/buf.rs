@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A buffer of the C interface, and a record that is being written to it.
+//! A buffer of the C interface, and a record being written to it.
 //!
 //! Contexts: [`BufRef::write_room`] on the CPU that owns the buffer, with interrupts off and within
 //! [`Handle::enter`](super::channel::Handle::enter); the rest in any.

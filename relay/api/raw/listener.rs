@@ -93,7 +93,7 @@ impl Drop for ModuleWatch {
     }
 }
 
-/// Ends the functions of a module that is unloaded, after its exit function.
+/// Ends the functions of a module being unloaded, after its exit function.
 ///
 /// # Safety
 ///

@@ -9,7 +9,7 @@ use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 
-/// Data that a mutex protects that is usable at boot.
+/// Data protected by a mutex that is usable at boot.
 pub(crate) struct EarlyMutex<T>(StaticMutex<T>);
 
 impl<T> EarlyMutex<T> {

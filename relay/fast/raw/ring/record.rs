@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A record that is being written.
+//! A record being written.
 //!
 //! Contexts: any, NMI included. No locks.
 
@@ -41,7 +41,7 @@ pub(crate) enum Lost {
     Refused(Refused),
 }
 
-/// A record that is being written, on the CPU that reserved it.
+/// A record being written, on the CPU that reserved it.
 ///
 /// Readers see it with header, time and data once it is committed. A record that is dropped before
 /// stays open: readers see neither it nor later records.
@@ -351,7 +351,7 @@ impl<'a> OpenRecord<'a> {
     }
 }
 
-/// Data of a record that is being written.
+/// Data of a record being written.
 ///
 /// # Invariants
 ///
