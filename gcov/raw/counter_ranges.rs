@@ -205,7 +205,7 @@ impl Spans {
             let mut from = span.first.cast_const();
             let mut left = span.count;
             // SAFETY: By the type invariant these are words in data of the home, which stay while
-            // `access` exists. They are read one by one and volatile, as other CPUs may write at
+            // `access` exists. They are read one by one and volatile, as other code may write at
             // the same time. There is room for `count` words, the sum of all spans.
             unsafe {
                 while left >= 4 {

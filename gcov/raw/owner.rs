@@ -144,7 +144,7 @@ pub(super) fn close(module: ModuleId) {
     }
 }
 
-/// Closes all homes: the exit that reports the unloading of modules is removed.
+/// Closes all homes: the exit that reports the unloading of modules is being removed.
 pub(super) fn close_all() {
     for home in core::mem::take(&mut *HOMES.lock()) {
         home.close();
@@ -193,7 +193,7 @@ impl Access<'_> {
     }
 }
 
-/// Copies words one by one, as other CPUs may write them at the same time. Returns the bitwise OR
+/// Copies words one by one, as other code may write them at the same time. Returns the bitwise OR
 /// of all words.
 ///
 /// # Safety
@@ -229,7 +229,7 @@ impl Memory for Access<'_> {
             return Ok(());
         }
         // SAFETY: The bytes are in data of the home that stay, by its invariant, as the home is not
-        // closed while `self` exists. `to` is a Rust buffer. C code copies, so other CPUs may write
+        // closed while `self` exists. `to` is a Rust buffer. C code copies, so other code may write
         // at the same time.
         unsafe { bindings::ferro_gcov_copy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
         Ok(())
@@ -245,7 +245,7 @@ impl Memory for Access<'_> {
         for word in &mut words {
             // SAFETY: These words are in data of the home that stay, by its invariant, as the home
             // is not closed while `self` exists; the address is aligned. The read is volatile, as
-            // other CPUs may write at the same time.
+            // other code may write at the same time.
             *word = unsafe { from.read_volatile() };
             from = from.wrapping_add(1);
         }

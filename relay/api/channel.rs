@@ -243,8 +243,8 @@ impl Channel {
             .map_or(Ok(KVec::new()), |buf| buf.written())
     }
 
-    /// Returns the numbers of sub-buffers that `cpu` has completed and that readers have consumed,
-    /// or `None` if the CPU has not been online since the channel was opened.
+    /// Returns the numbers of completed and of consumed sub-buffers of `cpu`. Returns `None` if the
+    /// CPU has not been online since the channel was opened.
     pub fn subbufs(&self, cpu: CpuId) -> Option<(usize, usize)> {
         let buf = self.0.handle.buf(cpu)?;
         Some((buf.produced(), buf.consumed()))

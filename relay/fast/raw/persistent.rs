@@ -116,7 +116,7 @@ pub(crate) struct FlightMem {
 pub(crate) struct Progress {
     /// The memory and the channel number in it.
     of: Option<(usize, u64)>,
-    /// The CPU with the buffer that is next, or in work.
+    /// The CPU being sealed, or the next one.
     cpu: u64,
     sealing: Option<Sealing>,
     /// Number of bytes flushed from caches to memory, after all CPUs have seals.
