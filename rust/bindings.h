@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What Ferrotrace needs of C, each part as its folder says: included by rust/bindings/bindings_helper.h, so that the kernel's
- * `bindings` crate has it.
+ * C declarations that Ferrotrace needs, from the header of each part.
+ * rust/bindings/bindings_helper.h includes this file, so that the kernel's `bindings` crate has
+ * them.
  */
 #ifndef _FERROTRACE_BINDINGS_H
 #define _FERROTRACE_BINDINGS_H

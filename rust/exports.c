@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Exports the symbols of the Rust crates that are built into the kernel, in
- * the way of the kernel's own rust/exports.c.
+ * Exports of the Rust crates that are built into the kernel, in the way of the kernel's own
+ * rust/exports.c.
  */
 #include <linux/export.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Brings a staged change to the sites of its hooks, in one step.
+//! Publishes a staged change at the sites of its hooks, in one step.
 //!
-//! A change of one hook is a single store. For several hooks there are three rounds: each gets a chain
-//! that calls what it called before, until a switch that all of them share is thrown; the switch is
-//! thrown; and each gets what it is to have in the end. So nobody ever sees a part of the change, not
-//! even an NMI.
+//! A change of one hook is a single store. A change of several hooks takes three rounds. First each
+//! hook gets a chain that calls the old exits until a shared switch is thrown. Then the switch is
+//! thrown. Last each hook gets its final target. So no dispatch, not even in an NMI, sees a part of
+//! the change.
 //!
 //! Contexts: process; sleeps, with the registry locked.
 #![deny(unsafe_code)]
@@ -24,17 +24,18 @@ use crate::error::Error;
 use crate::kvec_lists::Hook;
 use crate::kvec_lists::Hooks;
 
-/// What one hook is going to call.
+/// The new target of one hook.
 struct Change {
     hook: usize,
-    /// Before and after the switch is thrown, if others change too.
+    /// Chain with the switch, used until the end if other hooks change, too.
     staged: Option<Target>,
     end: Target,
-    /// Exits that have disarmed themselves and are armed again, by their numbers.
+    /// New nodes for exits that have disarmed themselves and are armed again, by exit number.
     renewed: KVec<(usize, Arc<Exit>)>,
 }
 
-/// Puts what is staged into effect. If that fails, nothing has changed. The graveyard has room to wait for `more` other hooks.
+/// Applies the staged change. An error leaves everything unchanged. The returned retire list has
+/// room for the readers of `more` additional hooks.
 pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error> {
     let count = table.hooks().iter().filter(|h| h.is_staged()).count();
     let visible = table.hooks().iter().filter(|h| h.is_visible()).count();
@@ -46,10 +47,11 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error>
     for hook in table.hooks().iter().filter(|h| h.is_staged()) {
         changes.push(plan(hook, switch.as_ref())?, GFP_KERNEL)?;
     }
-    // Two for each hook: what it has now, and what it has in between.
+    // Two targets a hook: the present one and the intermediate one.
     let mut grave = RetireList::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
 
-    // Nothing from here on fails: the graveyard has room. What is called from here on is armed, also when it asks.
+    // Nothing fails below: the retire list has room. Exits are marked armed before they can be
+    // called, as they may ask for their state.
     for change in &changes {
         renew(table, change.hook, &change.renewed);
     }
@@ -103,8 +105,8 @@ fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
     })
 }
 
-/// How a hook calls these exits. Where one may sleep, there is always a chain, which takes the lock that
-/// this needs.
+/// Builds the target that calls these exits. A hook that may sleep always gets a chain, because the
+/// chain takes the lock that sleeping needs.
 fn target(hook: &Hook, exits: &[Arc<Exit>]) -> Result<Target, Error> {
     let hook_ref = hook.body.publisher.hook();
     match exits {
@@ -137,7 +139,7 @@ fn chain(
     Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
 }
 
-/// Notes what is armed from the change on, before anything is called by it.
+/// Marks the exits of a hook that the change arms, before the first call.
 fn renew(table: &mut Hooks, hook: usize, renewed: &[(usize, Arc<Exit>)]) {
     let mut hooks = table.hooks_mut().iter_mut();
     let Some(hook) = hooks.find(|h| h.id == hook) else {

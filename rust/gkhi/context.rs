@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where one can wait for dispatches.
+//! Check that the caller can wait for dispatches.
 //!
 //! Contexts: any.
 #![deny(unsafe_code)]
@@ -9,7 +9,7 @@ use ferro_sys::hook::can_wait;
 
 use crate::error::Error;
 
-/// Whether the caller can wait for dispatches, as every change does.
+/// Returns an error if the caller cannot wait for dispatches, as every change does.
 pub(crate) fn check_context() -> Result<(), Error> {
     can_wait().then_some(()).ok_or(Error::CannotWait)
 }

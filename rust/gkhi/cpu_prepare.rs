@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What has to be done before a CPU comes up.
+//! Callbacks that prepare a CPU before it is brought up.
 //!
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::exit::Registered;
 
 impl Registered<CpuPrepare> {
-    /// Has `prepare` called before a CPU comes up; an error keeps it down. It is pinned and armed, and not called for
-    /// CPUs that are up already.
+    /// Registers `prepare`, which is called before a CPU is brought up; an error keeps the CPU
+    /// offline. The exit is pinned and armed. CPUs that are online already get no call.
     ///
     /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for writing.
     /// Errors: as for [`Builder::register`](crate::Builder::register).
@@ -25,7 +25,8 @@ impl Registered<CpuPrepare> {
             let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(prepare);
             prepared.map_or_else(|e| Answer::Return(e.to_errno()), |()| Answer::Continue)
         };
-        // It is the module of `prepare` that must not go first, whoever called this for it.
+        // The module of `prepare` must outlive the exit, even if another module calls this
+        // function.
         let origin = (prepare as *const ()).addr();
         Self::builder(name).pinned().register_from(call, origin)
     }

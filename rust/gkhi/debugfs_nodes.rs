@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The nodes of debugfs `gkhi/`. What is read from them and written to them is in `files.rs`.
+//! Nodes of debugfs `gkhi/`. `files.rs` has their contents.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -12,15 +12,15 @@ use ferro_sys::fs::fops::FileTable;
 use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 
-/// The directory and its own files.
+/// Directory `gkhi/` and its own files.
 pub(crate) struct Root {
-    // In the order in which they have to go.
+    // In the order of removal.
     _files: KVec<File<Shared<RootFile>>>,
     dir: Dir,
 }
 
 impl Root {
-    /// Makes them.
+    /// Creates the directory and the files.
     pub(crate) fn new() -> Result<Self> {
         let dir = Dir::new(c"gkhi")?;
         let mut files = KVec::new();
@@ -34,7 +34,7 @@ impl Root {
         Ok(Self { _files: files, dir })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
     }
@@ -42,17 +42,17 @@ impl Root {
 
 pub(crate) enum RootFile {
     Hooks,
-    /// `hooks`, as it was when it was opened.
+    /// Contents of `hooks` at the time of open().
     Listed(KVVec<u8>),
     Change(Op),
 }
 
 static ROOT_FILES: FileTable<Shared<RootFile>> = FileTable::built_in();
 
-/// The file of an exit.
+/// File of an exit.
 pub(crate) type ExitFile = File<Shared<Armed>>;
 
-/// Makes it.
+/// Creates the file of exit `id`.
 pub(crate) fn exit_file(dir: &Dir, name: &CStr, id: usize) -> Result<ExitFile> {
     dir.file(name, 0o600, &EXIT_FILES, Shared::new(Ok(Armed { id }))?)
 }

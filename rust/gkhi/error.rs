@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can go wrong, and what C and user space see of it.
+//! Errors of the registry, as Rust, C and user space get them.
 //!
 //! Contexts: any.
 #![deny(unsafe_code)]
@@ -15,20 +15,21 @@ use kernel::bindings;
 use kernel::error::code;
 use kernel::prelude::*;
 
-/// Why the registry did not do it. Nothing has changed then, but for [`Error::StillCalled`].
+/// Reason for which the registry refused a request. The request has changed nothing, except for
+/// [`Error::StillCalled`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A record, exit, hook or list is missing. -EINVAL
     Missing,
-    /// A name is none, or too long, or taken by a file in debugfs `gkhi/`. -EINVAL
+    /// A name is malformed, too long, or the name of a file in debugfs `gkhi/`. -EINVAL
     BadName,
     /// An unknown flag. -EINVAL
     BadFlags,
-    /// The function is in no code, or in code that goes after initialisation. -EINVAL
+    /// The function is not in kernel text, or in text that is freed after initialisation. -EINVAL
     NoCode,
     /// A hook's description contradicts itself. -EINVAL
     BadHook,
-    /// The record or the hook is known already. -EALREADY
+    /// The record or the hook is registered already. -EALREADY
     Already,
     /// No hook has this name. -ENOENT
     NoHook,
@@ -50,21 +51,22 @@ pub enum Error {
     Unregistered,
     /// The exit's hook has been deleted. -ENODEV
     Deleted,
-    /// The exit or the hook is of a module that is being unloaded. -ESHUTDOWN
+    /// The module of the exit or of the hook is being unloaded. -ESHUTDOWN
     ModuleGoes,
     /// A list of records has no end. -ELOOP
     Endless,
-    /// The caller is in an exit, or where one may not sleep: it would wait for itself. -EDEADLK
+    /// The caller is in an exit or cannot sleep, so that it would wait for itself. -EDEADLK
     CannotWait,
-    /// It is disarmed, but a call of it has not returned that sleeps where it must not, or is the caller. -EBUSY
+    /// The exit is disarmed, but a call of it has not returned: it sleeps where it must not, or is
+    /// the caller. -EBUSY
     StillCalled,
     /// -ENOMEM
     NoMemory,
 }
 
 impl Error {
-    /// The reason for the log, of those that an exit or a hook is refused for. `None` for what the
-    /// caller's context or the lack of memory explains.
+    /// Returns the reason for the log, or `None` if the caller's context or a lack of memory
+    /// explains the error.
     fn reason(self) -> Option<&'static str> {
         Some(match self {
             Self::Missing => "its function or a name is missing",
@@ -95,7 +97,7 @@ impl Error {
         })
     }
 
-    /// Logs why the hook, or the exit on it, was refused: several reasons have the same number.
+    /// Logs the reason for refusing the hook or its exit, because several reasons share an errno.
     pub(crate) fn tell(self, hook: &CStr, exit: Option<&CStr>) {
         let Some(reason) = self.reason().filter(|_| may_tell()) else {
             return;
@@ -109,7 +111,7 @@ impl Error {
 
 impl From<Error> for kernel::error::Error {
     fn from(error: Error) -> Self {
-        // Those that have no constant in the kernel crate.
+        // For numbers without a constant in the kernel crate.
         let errno = |errno: u32| Self::from_errno(errno.try_into().map_or(0, |e: i32| -e));
         match error {
             Error::Missing | Error::BadName | Error::BadFlags | Error::NoCode | Error::BadHook => {

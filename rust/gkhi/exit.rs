@@ -2,7 +2,8 @@
 
 //! Exits in Rust.
 //!
-//! Contexts: process, sleeps; dropping one anywhere; the exits themselves wherever their hook is.
+//! Contexts: process, sleeps; drop of an exit: any; the exits themselves: the context of their
+//! hook.
 #![deny(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -38,9 +39,10 @@ use crate::unregister::finish;
 
 /// A registered exit, of a hook `H`, called under the condition `C`.
 ///
-/// Dropping it disarms and deregisters it and waits until no CPU is in it: at most a few grace periods. In an exit, and
-/// where one may not sleep, it is deregistered soon afterwards. In any case what it owns is dropped when it is not called
-/// any more, and at the latest when the module that registered it goes, even if this has been forgotten.
+/// Dropping it disarms and deregisters the exit and waits until no CPU runs it: at most a few grace
+/// periods. In an exit, or if the caller cannot sleep, the deregistration follows soon afterwards.
+/// The data that the exit owns is dropped after the last call, and at the latest when the module
+/// that registered it is unloaded, even if this handle was forgotten.
 ///
 /// # Examples
 ///
@@ -58,7 +60,7 @@ use crate::unregister::finish;
 /// ```
 pub struct Registered<H: Spec, C: Entry = AsIs> {
     id: ExitId,
-    /// There until it is dropped.
+    /// Always `Some` before the drop.
     note: Option<KBox<Note>>,
     _hook: PhantomData<fn(H, C)>,
 }
@@ -72,20 +74,20 @@ pub struct Builder<'a, H: Spec, C: Entry = AsIs> {
     _hook: PhantomData<fn(H, C)>,
 }
 
-/// An address in the module of the code that calls: the location is data of it, while the function may be an instance in another
-/// module.
+/// Returns an address in the module of the calling code. The location is data of that module, while
+/// the function may be an instance in another module.
 fn code_at(location: &'static Location<'static>) -> usize {
     core::ptr::from_ref(location).addr()
 }
 
 impl<H: Spec, C: Entry> Builder<'_, H, C> {
-    /// Where it is called among the exits of the hook; [`Priority::Unspecified`] without this.
+    /// Sets the place among the exits of the hook; the default is [`Priority::Unspecified`].
     pub fn priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
 
-    /// For an exit that others rely on: it is called although an exit before it has ended the dispatch, and debugfs neither
-    /// arms nor disarms it.
+    /// Pins an exit that other code relies on. A pinned exit is called even if an exit before it
+    /// has ended the dispatch. Debugfs can neither arm nor disarm it.
     pub fn pinned(self) -> Self {
         Self {
             is_pinned: true,
@@ -93,7 +95,8 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
         }
     }
 
-    /// It is not called before [`AnyExit::arm`], or [`arm`], which arms several in one step.
+    /// Registers the exit disarmed. [`AnyExit::arm`] arms it; [`arm`] arms several exits in one
+    /// step.
     pub fn disarmed(self) -> Self {
         Self {
             is_armed: false,
@@ -112,7 +115,7 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
         if self.is_pinned {
             parts.pin();
         }
-        // Before it is registered, so that it is there in any case.
+        // Allocated before the registration, so that the drop cannot fail.
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;
         let (id, counters) = register::register(&NewExit {
             hook: H::NAME,
@@ -147,7 +150,7 @@ impl<H: Open, C: Entry> Builder<'_, H, C> {
     /// Registers the exit, and arms it.
     ///
     /// Context: process; sleeps. Errors: [`Error::NoHook`], [`Error::OtherParams`] if the hook of
-    /// this name is not as `H` says, [`Error::CannotStop`], [`Error::Occupied`],
+    /// this name is not as `H` describes it, [`Error::CannotStop`], [`Error::Occupied`],
     /// [`Error::FirstTaken`], [`Error::LastTaken`], [`Error::NameTaken`], [`Error::BadName`],
     /// [`Error::ModuleGoes`], [`Error::CannotWait`], [`Error::NoMemory`].
     #[track_caller]
@@ -159,7 +162,7 @@ impl<H: Open, C: Entry> Builder<'_, H, C> {
         self.register_exit(exit)
     }
 
-    /// The same for an object that implements [`ExitOn`].
+    /// Registers an object that implements [`ExitOn`], as [`Builder::register`] does for a closure.
     #[track_caller]
     pub fn register_exit<E: ExitOn<H, C>>(self, exit: E) -> Result<Registered<H, C>, Error> {
         self.register_from(exit, code_at(Location::caller()))
@@ -167,8 +170,8 @@ impl<H: Open, C: Entry> Builder<'_, H, C> {
 }
 
 impl<H: Spec, C: Entry> Builder<'_, H, C> {
-    /// Registers the exit of an engine, on a hook where an exit can break the kernel: the engine has promised that this one
-    /// does not. It is pinned, as by [`Builder::pinned`].
+    /// Registers and pins the exit of an engine on a hook where an exit can break the kernel. The
+    /// promise of the engine covers this exit.
     ///
     /// Context and errors: as for [`Builder::register`].
     #[track_caller]
@@ -187,7 +190,7 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
 }
 
 impl<H: Spec, C: Entry> Registered<H, C> {
-    /// Describes an exit. `name` is for debugfs.
+    /// Returns a builder for an exit. `name` is its name in debugfs.
     pub fn builder(name: &CStr) -> Builder<'_, H, C> {
         Builder {
             name,
@@ -208,7 +211,7 @@ impl<H: Spec, C: Entry> Drop for Registered<H, C> {
 }
 
 mod sealed {
-    /// Who has a number.
+    /// Exits with a number.
     pub trait Numbered {
         fn id(&self) -> crate::raw::deferred_release::ExitId;
         fn counters(&self) -> Option<&ferro_sys::hook::Counters>;
@@ -217,29 +220,31 @@ mod sealed {
 
 /// A registered exit of any hook.
 pub trait AnyExit: sealed::Numbered {
-    /// Has the hook call it.
+    /// Arms the exit: its hook calls it afterwards.
     ///
     /// Context: process; sleeps.
-    /// Errors: [`Error::Deleted`] if the hook is gone, [`Error::CannotWait`], [`Error::NoMemory`].
+    /// Errors: [`Error::Deleted`] if the hook has been deleted, [`Error::CannotWait`],
+    /// [`Error::NoMemory`].
     fn arm(&self) -> Result<(), Error> {
         apply(Op::Arm, &[self.id().handle()])
     }
 
-    /// Has the hook call it no longer, and waits until no CPU is in it.
+    /// Disarms the exit and waits until no CPU runs it.
     ///
     /// Context: process; sleeps.
-    /// Errors: [`Error::CannotWait`] in an exit and where one may not sleep; [`Error::StillCalled`] if it is disarmed, but
-    /// was called where it must not sleep, and sleeps or is the caller; [`Error::NoMemory`].
+    /// Errors: [`Error::CannotWait`] in an exit and where sleeping is not allowed;
+    /// [`Error::StillCalled`] if the exit is disarmed, but a call of it sleeps where it must not,
+    /// or is the caller; [`Error::NoMemory`].
     fn disarm(&self) -> Result<(), Error> {
         apply(Op::Disarm, &[self.id().handle()])
     }
 
-    /// Whether it is armed. Context: any, exits included.
+    /// Returns true if the exit is armed. Context: any, exits included.
     fn is_armed(&self) -> bool {
         self.counters().is_some_and(Counters::is_armed)
     }
 
-    /// How often it has been called. Context: any, exits included.
+    /// Returns the number of calls. Context: any, exits included.
     fn hits(&self) -> usize {
         self.counters().map_or(0, Counters::hits)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the registry keeps of an exit.
+//! Registry entry of an exit.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -20,7 +20,7 @@ use kernel::sync::Arc;
 use crate::debugfs_nodes::ExitFile;
 use crate::handle::Handle;
 
-/// What the registry keeps of an exit.
+/// Registry entry of an exit.
 pub(crate) struct ExitEntry {
     pub(crate) name: CString,
     pub(crate) owner: ModuleName,
@@ -28,42 +28,42 @@ pub(crate) struct ExitEntry {
     pub(crate) node: Arc<Exit>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) parts: Parts,
-    /// Where its hook's dispatches are.
+    /// Readers of its hook.
     pub(crate) readers: Readers,
-    /// Whether no CPU can be in it.
+    /// True if no CPU can be in the exit.
     pub(crate) quiet: bool,
-    /// How often it has been armed.
+    /// Number of times that the exit has been armed.
     pub(crate) armings: usize,
     pub(crate) file: Option<ExitFile>,
-    /// An address in the module that registered it, which need not be the one with the function.
+    /// An address in the module that registered the exit; its function may be in another module.
     pub(crate) origin: usize,
-    /// What it is in Rust; dropped when it is not called any more.
+    /// Rust object of the exit, dropped after the last call.
     pub(crate) owned: Option<KBox<dyn Kept>>,
 }
 
-/// An exit of any type, to be dropped.
+/// A Rust exit of any type, kept only to be dropped.
 pub(crate) trait Kept: Send + Sync {}
 impl<E: Send + Sync> Kept for E {}
 
 impl ExitEntry {
-    /// What it has counted.
+    /// Returns the counters of the exit.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The exit anew, as it was before it disarmed itself.
+    /// Makes a fresh node, for an exit that has disarmed itself.
     pub(crate) fn new_node(&self, hook: HookRef) -> Exit {
         Exit::new(&self.parts, hook, self.counters.clone())
     }
 
-    /// Whether something of it is in a module.
+    /// Returns true if the function, the record or the owner of the exit is in `module`.
     pub(crate) fn is_of(&self, module: &Module) -> bool {
         module.contains(self.parts.address())
             || module.contains(self.parts.record_address())
             || module.contains(self.origin)
     }
 
-    /// What names it in a change.
+    /// Returns the handle that names the exit in a change.
     pub(crate) fn handle(&self, id: usize) -> Handle {
         Handle {
             id,
@@ -71,7 +71,7 @@ impl ExitEntry {
         }
     }
 
-    /// Whether debugfs leaves it alone.
+    /// Returns true if debugfs can neither arm nor disarm the exit.
     pub(crate) fn is_pinned(&self) -> bool {
         self.parts.is_pinned()
     }
@@ -80,7 +80,8 @@ impl ExitEntry {
         self.parts.condition()
     }
 
-    /// It is about to be called, as `node` if it has disarmed itself before.
+    /// Marks the exit armed, before its first call. `node` replaces a node that has disarmed
+    /// itself.
     pub(crate) fn arm(&mut self, node: Option<Arc<Exit>>) {
         if let Some(node) = node {
             self.node = node;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `<linux/gkhi.h>`, and what C calls of the registry.
+//! Functions of `<linux/gkhi.h>`, and the entry points of `hook.c` into the registry.
 //!
-//! Contexts: process, but [`gkh_disarm_self`] anywhere.
+//! Contexts: process; [`gkh_disarm_self`]: any.
 
 use core::ptr::NonNull;
 
@@ -41,7 +41,8 @@ fn errno(result: Result<(), Error>) -> c_int {
 unsafe extern "C" fn gkh_register(record: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { register(record) }.map(|id| {
-        // SAFETY: It is not NULL, or it would not have been registered, and so a record. Only the registry uses the field.
+        // SAFETY: `register()` has refused NULL, so this is a record. Only the registry uses the
+        // field.
         unsafe { (*record).id = id.0 };
     }))
 }
@@ -53,20 +54,22 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     if pointer.is_null() {
         return Err(Error::Missing);
     }
-    // SAFETY: It is not NULL, and so a record, by what the caller guarantees; C code does not change it during this call.
+    // SAFETY: The pointer is not NULL, so the caller guarantees a record; C code does not change it
+    // during this call.
     let record = unsafe { pointer.read() };
     let function = record.exit.ok_or(Error::Missing)?;
     if record.hook.is_null() || record.name.is_null() {
         return Err(Error::Missing);
     }
-    // SAFETY: It is not NULL, and the caller guarantees that the record keeps what the header says: this is a string.
+    // SAFETY: The pointer is not NULL. By the header, which the caller of this function follows, it
+    // is a string.
     let hook = unsafe { CStr::from_char_ptr(record.hook) };
-    // SAFETY: It is not NULL, and the header demands that it is a string, too.
+    // SAFETY: The pointer is not NULL. By the header it is a string, too.
     let name = unsafe { CStr::from_char_ptr(record.name) };
     let flags = flags_of(record.flags & !PINNED).ok_or(Error::BadFlags);
     let (priority, condition) = flags.inspect_err(|error| error.tell(hook, Some(name)))?;
-    // SAFETY: By the rules of this function the registry may call it until the record is deregistered, for
-    // which it waits.
+    // SAFETY: By the rules of this function the registry may call the function until the record is
+    // deregistered, which waits for the calls.
     let mut parts = unsafe { Parts::new(function, condition, record.data, pointer) };
     if record.flags & PINNED != 0 {
         parts.pin();
@@ -122,13 +125,13 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
     }
     let limit = registry::count();
     while let Some(record) = next {
-        // SAFETY: It is not NULL, and so a record of the list that the caller guarantees: it stays until it has been
-        // deregistered, and others only read it meanwhile.
+        // SAFETY: The pointer is not NULL, so it is a record of the list that the caller
+        // guarantees. It exists until it has been deregistered, and other code only reads it.
         let (id, following) = unsafe { (record.as_ref().id, record.as_ref().next) };
         if id == 0 {
             return Err(Error::Unregistered);
         }
-        // There are not so many registered ones.
+        // The list has more records than exits are registered.
         if handles.len() > limit {
             return Err(Error::Endless);
         }
@@ -140,8 +143,8 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
     if op == Op::Deregister {
         let mut next = NonNull::new(list);
         while let Some(mut record) = next {
-            // SAFETY: It is in the list that was walked above, whose records the caller has for this call. What is deregistered
-            // is no longer the registry's, so that nobody else uses it.
+            // SAFETY: The record is in the list that was walked above, and the caller owns these
+            // records during this call. The registry has deregistered it, so no other code uses it.
             let record = unsafe { record.as_mut() };
             record.id = 0;
             next = NonNull::new(record.next);
@@ -182,8 +185,8 @@ unsafe extern "C" fn gkh_deregister(list: *mut bindings::gkh_record) -> c_int {
 /// `hook` is NULL, or from DEFINE_GKHOOK() and keeps the rules of the header.
 #[export]
 unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
-    // SAFETY: The caller guarantees that it is from DEFINE_GKHOOK(), a static whose description does not change. When its module
-    // goes, the registry has forgotten it before (`ferro_hook_module_going()`).
+    // SAFETY: The caller guarantees a hook from DEFINE_GKHOOK(), a static whose description does
+    // not change. The registry forgets it before its module is freed (`ferro_hook_module_going()`).
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(
         hook.ok_or(Error::Missing)
@@ -196,8 +199,8 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
 /// As for [`gkh_identify`].
 #[export]
 unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
-    // SAFETY: The caller guarantees that it is from DEFINE_GKHOOK(), a static, which stays during this call; this reference goes
-    // with it.
+    // SAFETY: The caller guarantees a hook from DEFINE_GKHOOK(), a static that exists during this
+    // call; this reference is dropped at its end.
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(
         hook.ok_or(Error::Missing)
@@ -207,7 +210,7 @@ unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
 
 /// # Safety
 ///
-/// `exit` is what the exit was called with that calls this.
+/// `exit` is the argument with which the calling exit was called.
 #[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn gkh_disarm_self(exit: *const bindings::gkh_exit) -> bool {
@@ -223,13 +226,13 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
     if record.is_null() {
         return false;
     }
-    // SAFETY: It is not NULL, and so a record, by what the caller guarantees.
+    // SAFETY: The pointer is not NULL, so the caller guarantees a record.
     let id = unsafe { (*record).id };
     let record = record.addr();
     registry::is_armed(Handle { id, record })
 }
 
-/// For `rust/sys/hook/hook.c`.
+/// Called by `rust/sys/hook/hook.c`.
 ///
 /// # Safety
 ///
@@ -241,7 +244,7 @@ unsafe extern "C" fn ferro_hook_tidy() {
 
 /// # Safety
 ///
-/// `note` has been deferred, and is not used otherwise. For `rust/sys/hook/hook.c`.
+/// `note` has been deferred and has no other user. Called by `rust/sys/hook/hook.c`.
 #[export]
 unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
     if let Some(note) = NonNull::new(note) {
@@ -250,7 +253,7 @@ unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
     }
 }
 
-/// For `rust/sys/hook/hook.c`.
+/// Called by `rust/sys/hook/hook.c`.
 ///
 /// # Safety
 ///
@@ -260,7 +263,7 @@ unsafe extern "C" fn ferro_hook_settle() {
     reaper::settle();
 }
 
-/// For `rust/sys/hook/hook.c`.
+/// Called by `rust/sys/hook/hook.c`.
 ///
 /// # Safety
 ///
@@ -272,18 +275,19 @@ unsafe extern "C" fn ferro_hook_debugfs() {
 
 /// # Safety
 ///
-/// `module` is going.
+/// `module` is in state GOING.
 #[export]
 unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
     if let Some(module) = NonNull::new(module.cast_mut()) {
-        // SAFETY: The module notifier passes a module that is going, which it is not freed before this has returned.
+        // SAFETY: The module notifier passes a module in state GOING, which is not freed before
+        // this function has returned.
         unregister::module_going(unsafe { &Module::new(module) });
     }
 }
 
 /// # Safety
 ///
-/// `module` is there during this call. For `rust/sys/hook/hook.c`.
+/// `module` exists during this call. Called by `rust/sys/hook/hook.c`.
 #[export]
 unsafe extern "C" fn ferro_hook_is_called_of(module: *const bindings::module) -> bool {
     let module = NonNull::new(module.cast_mut());

@@ -2,18 +2,20 @@
 
 //! GKHI, the hook registry: hooks, and the exits that modules attach to them.
 //!
-//! - The interface for Rust: `exit.rs`, `cpu_prepare.rs` and `registered_hook.rs`; for C: `exports.rs`.
-//! - What is asked for: `register.rs` and `hook_registration.rs` bring exits and hooks, `transaction.rs` arms, disarms and deregisters
-//!   exits, `unregister.rs` takes away what an owner has dropped and what a module leaves behind.
-//! - How it is done: `commit.rs` brings a change to the hooks' sites, `quiesce.rs` waits for what it has taken out of use,
-//!   `reaper.rs` looks after what was still called then (`retired.rs`).
-//! - What is known: `registry.rs`, of `hook_entry.rs` and `exit_entry.rs`, in the lists of `kvec_lists.rs`.
+//! - Interface for Rust: `exit.rs`, `cpu_prepare.rs` and `registered_hook.rs`; for C: `exports.rs`.
+//! - Requests: `register.rs` and `hook_registration.rs` register exits and hooks. `transaction.rs`
+//!   arms, disarms and deregisters exits. `unregister.rs` serves dropped owners and unloaded
+//!   modules.
+//! - Mechanism: `commit.rs` publishes a change at the hooks' sites, `quiesce.rs` waits for retired
+//!   exits, `reaper.rs` drops the exits that were still running then (`retired.rs`).
+//! - State: `registry.rs`, made of `hook_entry.rs` and `exit_entry.rs`, in the lists of
+//!   `kvec_lists.rs`.
 //! - debugfs `gkhi/`: `debugfs_nodes.rs` and `files.rs`. The kernel's own hook points: `points.c`.
 //!
-//! The rules of the bookkeeping are in `ferro_core::hooks`, the mechanics in `ferro_sys::hook`, and what only this crate needs
-//! `unsafe` for in `raw/`. See `Documentation/gkhi.rst`.
+//! `ferro_core::hooks` has the rules of the bookkeeping, `ferro_sys::hook` the mechanism, and
+//! `raw/` the `unsafe` code of this crate. See `Documentation/gkhi.rst`.
 
-/// Prefix of what this crate prints.
+/// Prefix of log messages of this crate.
 const __LOG_PREFIX: &[u8] = b"gkhi\0";
 
 mod commit;

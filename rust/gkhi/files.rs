@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs `gkhi/`: what there is, and arming by writing.
+//! Files of debugfs `gkhi/`.
 //!
-//! `hooks` lists all; `arm` and `disarm` take names, HOOK/EXIT, all in one step; each exit has a file
-//! HOOK/EXIT, which is 0 or 1.
+//! `hooks` lists all hooks and exits. `arm` and `disarm` take names, HOOK/EXIT, and change them in
+//! one step. Each exit has a file HOOK/EXIT, with 0 or 1.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -34,7 +34,7 @@ use crate::registry;
 use crate::registry::with;
 use crate::transaction::apply;
 
-/// Bytes that one write to `arm` or `disarm` can have.
+/// Maximum number of bytes of one write to `arm` or `disarm`.
 const LIST_MAX: usize = 65536;
 
 impl NodeOps for RootFile {
@@ -66,7 +66,7 @@ impl NodeOps for RootFile {
     }
 }
 
-/// The exits that a text names.
+/// Returns the exits that a text names.
 fn named(text: &[u8]) -> Result<KVec<Handle>> {
     let mut handles = KVec::new();
     let guard = registry::lock();
@@ -131,7 +131,8 @@ impl NodeOps for Armed {
     }
 }
 
-/// A line for each hook and each exit. Keys may be added at the ends.
+/// Returns the contents of `hooks`: a line for each hook and each exit. Keys may be added at the
+/// ends.
 fn list() -> Result<KVVec<u8>> {
     let mut text = TextBuffer::new();
     let guard = registry::lock();
@@ -206,13 +207,13 @@ fn write_hook(text: &mut TextBuffer, hook: &Hook) -> fmt::Result {
     Ok(())
 }
 
-/// The names of parameters, without types and spaces.
+/// Writes the names of parameters, without types and spaces.
 fn write_params(text: &mut TextBuffer, params: &[u8]) -> fmt::Result {
     text.write_str(" params=")?;
     if params.is_empty() {
         return text.write_str("-");
     }
-    // Commas in the brackets of a type separate nothing.
+    // Commas in the brackets of a type are not separators.
     let mut depth = 0_i32;
     let commas = params.split(|byte| {
         depth += i32::from(b"<([".contains(byte)) - i32::from(b">)]".contains(byte));
@@ -227,7 +228,7 @@ fn write_params(text: &mut TextBuffer, params: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// debugfs is there.
+/// Creates the nodes, once debugfs is initialised.
 pub(crate) fn make_files() {
     let _files = lock_files();
     with(|registry| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How an exit or a hook is named from outside of the registry.
+//! Handles of exits, as callers of the registry name them.
 //!
 //! Contexts: any.
 #![deny(unsafe_code)]
@@ -8,7 +8,7 @@
 use crate::raw::deferred_release::ExitId;
 
 impl ExitId {
-    /// As an exit in Rust is named in a change.
+    /// Returns the handle of an exit in Rust.
     pub(crate) fn handle(self) -> Handle {
         Handle {
             id: self.0,
@@ -17,7 +17,7 @@ impl ExitId {
     }
 }
 
-/// Which exit is meant: its number, and the address of its record, or 0.
+/// Handle of an exit: its number, and the address of its record, or 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) id: usize,

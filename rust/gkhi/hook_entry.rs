@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the registry keeps of a hook.
+//! Registry entry of a hook.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -12,15 +12,15 @@ use ferro_sys::hook::Publisher;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// What the registry keeps of a hook.
+/// Registry entry of a hook.
 pub(crate) struct HookEntry {
     pub(crate) publisher: Publisher,
     pub(crate) owner: ModuleName,
-    /// Whether it was defined in Rust, with a type for its exits.
+    /// True if the hook was defined in Rust, with a type for its exits.
     pub(crate) typed: bool,
-    /// Dispatches of chains.
+    /// Counter of dispatches of chains.
     pub(crate) dispatches: Arc<PerCpuCounter>,
-    /// Dispatches to single exits that are gone.
+    /// Number of dispatches to single exits that have been deregistered.
     pub(crate) past_hits: usize,
     pub(crate) dir: Option<Dir>,
 }

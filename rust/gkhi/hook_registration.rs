@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hooks become known, and go.
+//! Registration and deletion of hooks.
 //!
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
@@ -26,8 +26,8 @@ use crate::raw::locks::lock_files;
 use crate::raw::publisher::publisher_of;
 use crate::registry::with;
 
-/// Makes a hook known, or logs why not; `typed` says that it was defined in Rust. Returns its
-/// number.
+/// Registers a hook, or logs the reason for refusing it, and returns its number. `typed` is true
+/// for a hook that was defined in Rust.
 pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     let name = hook.name().unwrap_or_default();
     try_identify(hook, typed).inspect_err(|error| error.tell(name, None))
@@ -39,7 +39,7 @@ fn try_identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     if !is_name(name) || is_reserved(name) {
         return Err(Error::BadName);
     }
-    // One on the heap would outlive its module.
+    // A hook on the heap would outlive its module.
     if !hook.is_sound() || !hook.is_static() {
         return Err(Error::BadHook);
     }
@@ -74,7 +74,7 @@ fn try_identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     })
 }
 
-/// A hook is no longer there. Its exits stay registered, on nothing.
+/// Deletes a hook. Its exits stay registered, without a hook.
 pub(crate) fn delete(hook: HookRef) -> Result<(), Error> {
     delete_where(|h| h.body.publisher.hook() == hook)
 }
@@ -82,7 +82,7 @@ pub(crate) fn delete(hook: HookRef) -> Result<(), Error> {
 pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
     check_context()?;
     let lock_files = lock_files();
-    // What is taken out of use leaves this with the registry unlocked, since it is waited for.
+    // The retired targets leave this block, because waiting for them needs the registry unlocked.
     let (grave, entry, files, mut watched) = with(|registry| {
         let mut hooks = registry.table.hooks().iter();
         let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
@@ -94,7 +94,7 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
         let watched = registry.watch(&ids)?;
         registry.table.prepare_delete(id)?;
         let (grave, _) = registry.change(Op::Disarm, &ids)?;
-        // There is room, so that this does not fail.
+        // This cannot fail: the table has room.
         let entry = registry.table.delete(id).ok();
         for id in ids {
             if let Some(file) = registry.table.exit_mut(id).and_then(|e| e.body.file.take()) {
@@ -107,7 +107,7 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
     let (dir, publisher) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.publisher)));
     drop(dir);
     drop(lock_files);
-    // An exit that still sleeps where it must not keeps what it needs.
+    // An exit that still sleeps where it must not keeps the data that it needs.
     let _ = finish_change(grave, &mut watched);
     drop(publisher);
     Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bookkeeping of `ferro_core::hooks`, in the kernel's vectors.
+//! Lists of `ferro_core::hooks`, as vectors of the kernel.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -14,21 +14,21 @@ use kernel::prelude::*;
 use crate::exit_entry::ExitEntry;
 use crate::hook_entry::HookEntry;
 
-/// All hooks and exits.
+/// Table of all hooks and exits.
 pub(crate) type Hooks = hooks::Table<KernelLists, HookEntry, ExitEntry>;
 /// A hook and its exits.
 pub(crate) type Hook = hooks::Hook<KernelLists, HookEntry, ExitEntry>;
 /// An exit.
 pub(crate) type Exit = hooks::Exit<ExitEntry>;
 
-/// Lists of the kernel.
+/// Lists backed by `KVec`.
 pub(crate) struct KernelLists;
 
 impl Lists for KernelLists {
     type Of<T> = Items<T>;
 }
 
-/// A list.
+/// A list backed by `KVec`.
 pub(crate) struct Items<T>(KVec<T>);
 
 impl<T> List<T> for Items<T> {

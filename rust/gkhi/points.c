@@ -72,7 +72,7 @@ static int module_state(struct notifier_block *nb, unsigned long state, void *mo
 
 static struct notifier_block module_nb = { .notifier_call = module_state };
 
-/* Before the other CPUs come up. */
+/* Runs before the other CPUs are brought up. */
 static int __init points_init(void)
 {
 	int i, err;

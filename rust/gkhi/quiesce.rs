@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waiting for exits that a change has taken out of use.
+//! Waiting for exits that a change has retired.
 //!
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
@@ -17,17 +17,17 @@ use crate::registry::with;
 use crate::registry::Registry;
 use crate::retired::Stage;
 
-/// An exit that a change takes out of use, for whoever waits for it.
+/// An exit that a change retires, as its waiter sees it.
 pub(crate) struct Watched {
     pub(crate) id: usize,
-    /// How often it had been armed before the change: if it is armed again it is left alone.
+    /// Count of armings before the change. An exit that has been armed again is skipped.
     armings: usize,
-    /// Whether it was at rest before it was waited for.
+    /// State at rest before the wait, if the exit was at rest.
     rest: Option<AtRest>,
 }
 
 impl Registry {
-    /// What to watch of these exits.
+    /// Returns the records by which to watch these exits.
     pub(crate) fn watch(&self, ids: &[usize]) -> Result<KVec<Watched>, Error> {
         let mut watched = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
         for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
@@ -41,7 +41,7 @@ impl Registry {
         Ok(watched)
     }
 
-    /// One that is watched, unless it has been armed again.
+    /// Returns a watched exit, unless it has been armed again.
     fn watched(&self, one: &Watched) -> Option<&ExitEntry> {
         let leaving = self.leaving.iter().find(|l| l.id == one.id);
         let leaving = leaving.map(|l| &l.exit);
@@ -51,7 +51,7 @@ impl Registry {
         })
     }
 
-    /// Before they are waited for.
+    /// Records the state of the exits before the wait.
     fn look(&self, watched: &mut [Watched]) {
         for one in watched {
             let exit = self.watched(one);
@@ -59,30 +59,30 @@ impl Registry {
         }
     }
 
-    /// After the wait: whether one was called meanwhile, or is.
+    /// Returns true if a watched exit has been called since `look()`, or is being called.
     fn has_stirred(&self, one: &Watched) -> bool {
         let rests = |exit: &ExitEntry| one.rest.is_some() && exit.counters.at_rest() == one.rest;
         self.watched(one).is_some_and(|exit| !rests(exit))
     }
 
-    /// Whether an exit sleeps where it must not, in a chain that this graveyard or an earlier one has: the exits after it
-    /// may be called still.
+    /// Returns true if an exit sleeps where it must not, in a chain of this retire list or an
+    /// earlier one. The exits after it may still be called.
     fn has_called_chain(&self, grave: &RetireList) -> bool {
-        // Those that others are waiting for may have been taken out before this one.
+        // Another waiter may have retired the chain before this change.
         let others = self.waiting > usize::from(grave.has_counted_chain());
         others || grave.has_called_chain() || self.unquiet.has_called_chain()
     }
 
-    /// No dispatch calls these exits any more, not even one that has begun before and sleeps in another exit where it must
-    /// not.
+    /// Prevents further calls of these exits, even by a dispatch that has begun before and sleeps
+    /// in another exit where it must not.
     fn cut_off(&self, watched: &[Watched]) {
         for exit in watched.iter().filter_map(|one| self.watched(one)) {
             exit.node.spend();
         }
     }
 
-    /// These exits have been waited for, and the graveyard too. [`Error::StillCalled`]: for one that is still registered it
-    /// was in vain.
+    /// Records that these exits and the retire list have been waited for. Returns
+    /// [`Error::StillCalled`] if an exit that is still registered has not finished.
     fn note_waited(&mut self, grave: RetireList, watched: &[Watched]) -> Result<(), Error> {
         self.waiting -= usize::from(grave.has_counted_chain());
         self.unquiet.bury(grave);
@@ -102,7 +102,7 @@ impl Registry {
         result
     }
 
-    /// The same for those that are leaving, by whoever has deregistered them.
+    /// Records the end of the wait for exits that were deregistered.
     pub(crate) fn note_left(&mut self, watched: &[Watched]) {
         for one in watched {
             let quiet = !self.has_stirred(one);
@@ -116,10 +116,11 @@ impl Registry {
     }
 }
 
-/// Waits until nobody is in these exits, which have been taken out of use.
+/// Waits until no CPU runs these exits, which have been retired.
 ///
-/// An exit that sleeps where it must not is not waited for, as it may be the caller: whatever it may come back to is kept
-/// until it has, and that dispatch calls none of these exits.
+/// This does not wait for an exit that sleeps where it must not, as that may be the caller. The
+/// chain to which it returns is kept until it has returned, and that dispatch calls none of these
+/// exits.
 pub(crate) fn finish_change(mut grave: RetireList, watched: &mut [Watched]) -> Result<(), Error> {
     with(|registry| registry.look(watched));
     grave.wait();
@@ -128,7 +129,7 @@ pub(crate) fn finish_change(mut grave: RetireList, watched: &mut [Watched]) -> R
         if called {
             registry.cut_off(watched);
         }
-        // One that has slept during the wait may be about to return.
+        // An exit that has slept during the wait may be about to return.
         let again = called || watched.iter().any(|one| registry.has_stirred(one));
         if again {
             registry.look(watched);

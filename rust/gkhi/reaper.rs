@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What was still called when it had been waited for, and its end.
+//! Reaper of exits that were still running after the wait for them.
 //!
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
@@ -14,14 +14,14 @@ use crate::retired::Leaving;
 use crate::retired::Stage;
 
 impl Registry {
-    /// Whether there is something for [`settle`].
+    /// Returns true if there is work for [`settle`].
     fn is_unsettled(&self) -> bool {
         let unsettled = |l: &Leaving| matches!(l.stage, Stage::Abandoned | Stage::Resting(_));
         !self.unquiet.is_empty() || self.leaving.iter().any(unsettled)
     }
 }
 
-/// Drops those of these exits that nobody is in.
+/// Drops these exits, except the ones that a CPU may still run.
 pub(crate) fn drop_left(wanted: impl Fn(&Leaving) -> bool) {
     let take = |registry: &mut Registry| {
         let is_quiet = |l: &&mut Leaving| l.stage == Stage::Quiet && wanted(l);
@@ -30,7 +30,7 @@ pub(crate) fn drop_left(wanted: impl Fn(&Leaving) -> bool) {
         Some((quiet.id, quiet.exit.owned.take()))
     };
     while let Some((id, owned)) = with(take) {
-        // It may use this registry when it is dropped.
+        // The drop may call the registry.
         drop(owned);
         drop(with(|registry| {
             let at = registry.leaving.iter().position(|l| l.id == id)?;
@@ -39,8 +39,9 @@ pub(crate) fn drop_left(wanted: impl Fn(&Leaving) -> bool) {
     }
 }
 
-/// Looks for what was still called when it had been waited for, and is no longer. It is dropped by others, as it may wait for
-/// whom it wants. Looks again later if there is more. Context: a work item.
+/// Looks for exits that were still running after the wait and have returned since. Defers their
+/// drop, because a drop may wait for any lock. Schedules itself again if some are left. Context: a
+/// work item.
 pub(crate) fn settle() {
     let any_rests = with(|registry| {
         registry.unquiet.settle();
@@ -56,7 +57,7 @@ pub(crate) fn settle() {
         any
     });
     if any_rests {
-        // The last calls have counted their ends, and still have to return.
+        // The last calls have counted their ends, but may not have returned yet.
         wait_for_exits();
     }
     let rested = |registry: &mut Registry| {

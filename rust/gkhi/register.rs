@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! New exits.
+//! Registration of exits.
 //!
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
@@ -31,17 +31,17 @@ use crate::raw::deferred_release::ExitId;
 use crate::raw::locks::lock_files;
 use crate::registry::with;
 
-/// What a Rust exit was compiled for.
+/// Shape of the hook for which a Rust exit was compiled.
 pub(crate) struct Shape {
     pub(crate) params: &'static CStr,
     pub(crate) modifiable: bool,
     pub(crate) has_return: bool,
     pub(crate) context: Context,
-    /// The hook that the type was made with; none for a hook of C.
+    /// The hook of the exit's type; `None` for a hook of C.
     pub(crate) defined: Option<HookRef>,
 }
 
-/// An exit to be registered.
+/// Description of an exit to register.
 pub(crate) struct NewExit<'a> {
     pub(crate) hook: &'a CStr,
     pub(crate) name: &'a CStr,
@@ -49,14 +49,14 @@ pub(crate) struct NewExit<'a> {
     pub(crate) params: u32,
     pub(crate) parts: Parts,
     pub(crate) shape: Option<Shape>,
-    /// An address in the module that registers it.
+    /// An address in the module that registers the exit.
     pub(crate) origin: usize,
 }
 
-/// Whether an exit that was compiled for the first can be called with the second.
+/// Returns true if an exit that was compiled for `shape` can be called by the hook of `entry`.
 ///
-/// The static that the exit's type was made with says it all; the names of C do not say what their types are, which is
-/// promised where an exit's types are declared.
+/// For a hook in Rust, the static from which the exit's type was made decides. For a hook of C, the
+/// parameter names do not tell the types; the declaration of the exit's types promises them.
 fn fits(shape: &Shape, entry: &HookEntry) -> bool {
     let hook = entry.publisher.hook();
     let rest = hook
@@ -72,7 +72,7 @@ fn fits(shape: &Shape, entry: &HookEntry) -> bool {
         && rest.is_some_and(|r| r.is_empty() || r.starts_with(b",") || shape.params.is_empty())
 }
 
-/// Registers an exit, or logs why not. Returns its number and what it counts in.
+/// Registers an exit, or logs the reason for refusing it. Returns its number and its counters.
 pub(crate) fn register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
     try_register(new).inspect_err(|error| error.tell(new.hook, Some(new.name)))
 }
@@ -134,7 +134,7 @@ fn try_register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
         let id = registry.table.register(hook_id, new.priority, entry)?;
         let dir = registry.hook(|h| h.publisher.hook() == hook_ref);
         let dir = dir.and_then(|h| h.body.dir.as_ref());
-        // debugfs is a convenience: without a file the exit is still there.
+        // Debugfs is a convenience: the exit works without its file.
         let file = dir.and_then(|dir| debugfs_nodes::exit_file(dir, new.name, id).ok());
         if let Some(exit) = registry.table.exit_mut(id) {
             exit.body.file = file;
@@ -143,7 +143,7 @@ fn try_register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
     })
 }
 
-/// Gives the registry what an exit owns.
+/// Gives the registry the Rust object of an exit.
 pub(crate) fn own(id: ExitId, owned: KBox<dyn Kept>) {
     let mut owned = Some(owned);
     with(|registry| {
@@ -151,5 +151,6 @@ pub(crate) fn own(id: ExitId, owned: KBox<dyn Kept>) {
             exit.body.owned = owned.take();
         }
     });
-    // What is left is dropped without the lock; the exit has just been taken away, and is not called.
+    // A remaining object is dropped without the lock. The exit has just been deregistered, and has
+    // no calls.
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hooks that modules bring and take away.
+//! Hooks of modules, as owned by Rust code.
 //!
-//! Contexts: process, sleeps; dropping one anywhere.
+//! Contexts: process, sleeps; drop: any.
 #![deny(unsafe_code)]
 
 use ferro_sys::hook::typed::Hook;
@@ -16,19 +16,19 @@ use crate::hook_registration::identify;
 use crate::raw::deferred_release::set_hook;
 use crate::unregister::finish;
 
-/// A hook that is known until this is dropped.
+/// Registration of a hook, which ends when this is dropped.
 ///
-/// Exits that are armed then are disarmed, and no CPU is in them on account of this hook afterwards; what is
-/// left for their owners is to deregister them. If it is dropped in an exit, or where one may not sleep, that happens soon
-/// afterwards.
+/// The drop disarms the exits of the hook, and no CPU runs them through this hook afterwards. Their
+/// owners still have to deregister them. In an exit, or if the caller cannot sleep, the drop takes
+/// effect soon afterwards.
 pub struct Identified(Option<KBox<Note>>);
 
 impl Identified {
-    /// Makes a hook known.
+    /// Registers a hook.
     ///
     /// Context: process; sleeps.
     /// Errors: [`Error::Already`]; [`Error::NameTaken`]; [`Error::BadName`]; [`Error::BadHook`] if
-    /// it is not a static; [`Error::ModuleGoes`]; [`Error::CannotWait`]; [`Error::NoMemory`].
+    /// the hook is not a static; [`Error::ModuleGoes`]; [`Error::CannotWait`]; [`Error::NoMemory`].
     pub fn register<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
         check_context()?;
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;

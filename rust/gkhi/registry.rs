@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registry: which hooks and exits there are.
+//! Registry of hooks and exits.
 //!
-//! Contexts: process; sleeps. Locks, outermost first: that of module notifiers, while a module goes; the files'
-//! lock, held while files appear and vanish; the registry's; then those of debugfs's directories, of static
-//! keys and of CPU hotplug. Operations come from no exit, but for those of `Task` hooks that fire where one may sleep.
-//! Waiting for exits holds none but the first, and removing a file does not hold the registry's, which whoever has the
-//! file open may be waiting for. What an exit owns is dropped without a lock: by whoever dropped the exit, by the unload of
+//! Contexts: process; sleeps. No operation starts in an exit, except in exits of `Task` hooks that
+//! fire where sleeping is allowed.
+//!
+//! Locks, outermost first: the lock of module notifiers, during an unload; the files' lock, held
+//! while files are created and removed; the registry's lock; then the locks of debugfs directories,
+//! static keys and CPU hotplug.
+//!
+//! A wait for exits holds at most the first lock. Removing a file does not hold the registry's
+//! lock, because a user of the open file may be waiting for it. The object of an exit is dropped
+//! without a lock, as its drop may wait for any. Only the dropper of the exit, the unload of its
+//! module, or a work item of its own drops it.
 //! its module, or by a work item of its own, and by nobody else, who may hold what it needs.
 #![deny(unsafe_code)]
 
@@ -26,16 +32,16 @@ use crate::kvec_lists::Hooks;
 use crate::raw::locks::registry_mutex;
 use crate::retired::Leaving;
 
-/// It is usable before any initcall.
+/// The registry, usable before any initcall.
 static REGISTRY: StaticMutex<Option<Registry>> = registry_mutex(None);
 
-/// All there is.
+/// Contents of the registry.
 pub(crate) struct Registry {
     pub(crate) table: Hooks,
     pub(crate) root: Option<Root>,
     pub(crate) leaving: KVec<Leaving>,
     pub(crate) unquiet: Unquiet,
-    /// How many graveyards with a counted chain are being waited for.
+    /// Number of retire lists with a counted chain that are being waited for.
     pub(crate) waiting: usize,
 }
 
@@ -44,7 +50,7 @@ impl Registry {
         self.table.hooks().iter().find(|h| wanted(&h.body))
     }
 
-    /// Takes note of exits that have disarmed themselves.
+    /// Records exits that have disarmed themselves.
     pub(crate) fn note_spent(&mut self) {
         loop {
             let is_spent = |e: &&Exit| e.state() == State::Armed && e.body.node.is_spent();
@@ -56,12 +62,12 @@ impl Registry {
     }
 }
 
-/// The registry, to look at it; none before the first hook.
+/// Locks the registry for reading; `None` before the first hook.
 pub(crate) fn lock() -> StaticGuard<Option<Registry>> {
     REGISTRY.lock()
 }
 
-/// The registry, made if this is the first time.
+/// Calls `f` with the registry locked; creates the registry at the first call.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
     f(lock().get_or_insert_with(|| Registry {
         table: Table::new(),
@@ -72,7 +78,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
     }))
 }
 
-/// Whether an exit is armed.
+/// Returns true if an exit is armed.
 pub(crate) fn is_armed(handle: Handle) -> bool {
     with(|registry| {
         let mut exits = registry.table.exits();
@@ -85,7 +91,7 @@ pub(crate) fn is_armed(handle: Handle) -> bool {
     })
 }
 
-/// How many exits are registered.
+/// Returns the number of registered exits.
 pub(crate) fn count() -> usize {
     with(|registry| registry.table.len())
 }

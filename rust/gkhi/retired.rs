@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exits that are no longer registered, and may still be called.
+//! Exits that have been deregistered and may still be running.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -11,25 +11,26 @@ use kernel::prelude::*;
 
 use crate::exit_entry::ExitEntry;
 
-/// An exit that is no longer registered. It is here until what it owns has been dropped: its module cannot go before.
+/// A deregistered exit. It stays here until its object has been dropped; its module cannot be freed
+/// before.
 pub(crate) struct Leaving {
     pub(crate) id: usize,
     pub(crate) exit: ExitEntry,
     pub(crate) stage: Stage,
-    /// To have it dropped by; none if its owner has forgotten it.
+    /// Note by which its drop is deferred; `None` if its owner has forgotten it.
     pub(crate) note: Option<KBox<Note>>,
 }
 
 #[derive(PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Whoever deregistered it waits until it is not called.
+    /// The task that deregistered the exit waits for its calls.
     Waiting,
-    /// It has been waited for, and a call of it sleeps where it must not, or is the caller.
+    /// The wait is over, but a call of the exit sleeps where it must not, or is the caller.
     Abandoned,
-    /// It was abandoned and was at rest then, as it should still be after a wait.
+    /// The exit was abandoned and was at rest then; another wait has to confirm it.
     Resting(AtRest),
-    /// No call is left, and nobody is on the way back from one.
+    /// No call is left, and no CPU is returning from one.
     Quiet,
-    /// What it owns is being dropped.
+    /// The object of the exit is being dropped.
     Dropping,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests: hooks of their own, dispatched from here. They run at boot.
+//! KUnit tests, run at boot: hooks of their own, dispatched by the tests.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -30,24 +30,24 @@ mod suite {
     use kernel::sync::atomic::Relaxed;
 
     define_hook! {
-        /// What exits add up, and may change.
+        /// A sum to which exits add, and which they may change.
         static SUM: Sum<'a> = c"kunit_sum" in Task(by: u32, sum: &'a mut u64, negative: i8);
     }
 
     define_hook! {
-        /// A function that exits can answer for.
+        /// A function whose result exits can give.
         static ASK: Ask<'a> = c"kunit_ask" in Sleep(question: u64) -> i32;
     }
 
     define_hook! {
-        /// No parameters at all.
+        /// A hook without parameters.
         static BARE: Bare<'a> = c"kunit_bare" in Atomic();
     }
 
     /// Another hook of the same name, as another module might define it.
     mod other {
         ferro_sys::define_hook! {
-            /// The same text, and another type.
+            /// A hook with the same text and another type.
             pub static SUM: OtherSum<'a> = c"kunit_sum" in Task(by: u32, sum: &'a mut u64, negative: i8);
         }
     }
@@ -199,7 +199,7 @@ mod suite {
         assert!(sum == 2 && is(&outcome, true));
         let (sum, outcome) = fire(0);
         assert!(sum == 0 && is(&outcome, false));
-        // The only one that is armed can end it too.
+        // The only armed exit can end the dispatch, too.
         second.disarm()?;
         assert!(is(&fire(0).1, false));
         assert_eq!((first.hits(), second.hits()), (3, 1));
@@ -237,7 +237,7 @@ mod suite {
             .priority(Priority::Last)
             .disarmed()
             .register_exit(Digit(0))?;
-        // Alone, and among others.
+        // As a single exit, and among others.
         for both in [false, true] {
             if both {
                 other.arm()?;
@@ -253,7 +253,7 @@ mod suite {
         Ok(())
     }
 
-    /// Where the exit ran: bits for irqs off, and for stopped CPUs.
+    /// Context in which the exit ran: bits for irqs off, and for stopped CPUs.
     static SEEN: Atomic<u32> = Atomic::new(0);
 
     struct Stopped;
@@ -271,7 +271,7 @@ mod suite {
         let _hook = Identified::register(&SUM)?;
         let exit = Registered::<Sum>::builder(c"exit").register_exit(Digit(1))?;
         fire(1);
-        // Whoever took this lock now would wait for ever.
+        // Another CPU that took this lock now would wait for ever.
         let guard = crate::registry::lock();
         assert!(exit.is_armed() && exit.hits() == 1);
         drop(guard);
@@ -350,7 +350,7 @@ mod suite {
         assert!(!hook_is_active!(SUM) && !only.is_armed());
         assert_eq!(only.arm().err(), Some(Error::Deleted));
         assert_eq!(only.disarm(), Ok(()));
-        // The name is free again, and the old exit does not come back.
+        // The name is free again, and the old exit stays unregistered.
         let _hook = Identified::register(&SUM)?;
         assert_eq!(only.arm().err(), Some(Error::Deleted));
         let again = new(c"a", Priority::Only)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Changes: exits are armed, disarmed and deregistered, all that are named in one step.
+//! Transactions: arm, disarm or deregister several exits in one step.
 //!
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
@@ -26,8 +26,8 @@ use crate::retired::Leaving;
 use crate::retired::Stage;
 
 impl Registry {
-    /// Makes a change of these exits, or none. What has been taken out of use is for [`finish_change`]; what is gone
-    /// is leaving until then, and its files are handed over.
+    /// Applies a change to all of these exits, or to none. Returns the retired targets for
+    /// [`finish_change`], and the files of deregistered exits, which are in `leaving` until then.
     pub(crate) fn change(
         &mut self,
         op: Op,
@@ -42,7 +42,7 @@ impl Registry {
         if op != Op::Arm {
             for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
                 if !exit.body.quiet {
-                    // There is room for one of each.
+                    // The list has room for one of each.
                     let _ = grave.note(&exit.body.readers);
                 }
             }
@@ -55,7 +55,7 @@ impl Registry {
         }
         let leaving = &mut self.leaving;
         self.table.commit(|mut exit| {
-            // There is room for all of them.
+            // Both lists have room for all of them.
             if let Some(file) = exit.body.file.take() {
                 let _ = files.push_within_capacity(file);
             }
@@ -75,8 +75,9 @@ impl Registry {
     }
 }
 
-/// Arms, disarms or deregisters exits, all in one step. When it has disarmed them no CPU is in them, or it says
-/// [`Error::StillCalled`]; what has been deregistered and is still called is kept as long.
+/// Arms, disarms or deregisters exits, all in one step. A successful disarm has waited until no CPU
+/// runs the exits; otherwise it returns [`Error::StillCalled`]. A deregistered exit that is still
+/// running is kept until it has returned.
 pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
     check_context()?;
     let mut ids = KVec::with_capacity(handles.len(), GFP_KERNEL)?;
@@ -111,9 +112,9 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
     }
 }
 
-/// Takes exits that have disarmed themselves out of their hooks.
+/// Removes exits that have disarmed themselves from their hooks.
 pub(crate) fn tidy() {
-    // Without memory they stay, skipped, until the next change.
+    // Without memory they stay, skipped by dispatches, until the next change.
     let _ = with(|registry| {
         registry.note_spent();
         let mut ids = KVec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exits and hooks that their owners have no more use for: the last of an owner in Rust, and a module that goes.
+//! Deregistration for dropped owners in Rust, and for modules that are being unloaded.
 //!
 //! Contexts: process; sleeps. [`finish`]: any.
 #![deny(unsafe_code)]
@@ -25,23 +25,22 @@ use crate::retired::Leaving;
 use crate::retired::Stage;
 use crate::transaction::apply;
 
-/// How often a module that is being unloaded looks for calls of its exits before it says what it
-/// waits for: ten seconds.
+/// Number of waits for an exit's calls before the unload of a module logs a warning: ten seconds.
 const WAITS_UNTOLD: u32 = 1000;
 
-/// The owner of an exit or of a hook has no more use for it: takes it away, or has that done where one can wait.
+/// Unregisters for a dropped owner; defers to a work item if the caller cannot sleep.
 pub(crate) fn finish(note: KBox<Note>) {
     if !can_wait() {
         return note.defer();
     }
     let id = note.what();
-    // Nothing may be left, so that a lack of memory is waited out; and it is gone already if its module went before. No
-    // hook has the number of an exit.
+    // This must not fail, so it retries until there is memory. The exit is deregistered already if
+    // its module was unloaded before. Hooks and exits share one range of numbers.
     let _ = until_memory(|| match delete_where(|hook| hook.id == id) {
         Err(Error::Unregistered) => apply(Op::Deregister, &[ExitId(id).handle()]),
         result => result,
     });
-    // If it is still called, the note comes back here when it is not.
+    // If the exit is still running, the reaper defers the note again when it has returned.
     with(|registry| {
         let is_it = |l: &&mut Leaving| l.id == id && l.stage != Stage::Quiet;
         if let Some(leaving) = registry.leaving.iter_mut().find(is_it) {
@@ -51,7 +50,7 @@ pub(crate) fn finish(note: KBox<Note>) {
     drop_left(|l| l.id == id);
 }
 
-/// Does what has to be done, whether or not there is memory at first.
+/// Calls `f` until it does not fail for lack of memory.
 pub(crate) fn until_memory(mut f: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
     loop {
         match f() {
@@ -61,13 +60,12 @@ pub(crate) fn until_memory(mut f: impl FnMut() -> Result<(), Error>) -> Result<(
     }
 }
 
-/// Deletes the hooks of a module that is being unloaded and deregisters its exits, wherever they
-/// are.
+/// Deletes the hooks and deregisters the exits of a module that is being unloaded.
 ///
-/// One pass finds all: nothing of the module has been added since its state changed, not even by
-/// what its exits own when that is dropped here (`is_going()`).
+/// One pass finds all of them. `is_going()` refuses the module since its state changed, even if the
+/// drop of its exits' objects registers something here.
 pub(crate) fn module_going(module: &Module) {
-    // Nothing of the module may stay, so that a lack of memory is waited out.
+    // Nothing of the module may stay registered, so this retries until there is memory.
     let its = |hook: &Hook| module.contains(hook.body.publisher.hook().address());
     while until_memory(|| delete_where(its)).is_ok() {}
     loop {
@@ -82,10 +80,10 @@ pub(crate) fn module_going(module: &Module) {
             })
         });
         let Some(handle) = found else { break };
-        // Somebody else may just have done it.
+        // Another task may just have deregistered it.
         let _ = until_memory(|| apply(Op::Deregister, &[handle]));
     }
-    // Others may be waiting for exits of it, and an exit may sleep where it must not.
+    // Other tasks may be waiting for exits of the module, and an exit may sleep where it must not.
     let mut waits = 0_u32;
     while with(|registry| registry.leaving.iter().any(|l| l.exit.is_of(module))) {
         fsleep(Delta::from_millis(10));
@@ -102,8 +100,8 @@ pub(crate) fn module_going(module: &Module) {
     }
 }
 
-/// Returns true if a call of an exit of the module has not returned, of those exits that count
-/// their calls.
+/// Returns true if a call of an exit of the module has not returned. Considers only exits that
+/// count their calls.
 pub(crate) fn is_called_of(module: &Module) -> bool {
     let is_called = |exit: &ExitEntry| exit.is_of(module) && exit.counters().is_called();
     with(|registry| {

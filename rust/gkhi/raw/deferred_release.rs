@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an owner in Rust has to take away.
+//! Release notes for owners in Rust.
 //!
 //! Contexts: process.
 
@@ -8,21 +8,23 @@ use ferro_sys::hook::Counters;
 use ferro_sys::hook::Note;
 use kernel::sync::Arc;
 
-/// The number of an exit, which only the registry makes.
+/// Number of an exit. Only the registry makes such numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExitId(pub(crate) usize);
 
-/// The number of a hook, which only the registry makes.
+/// Number of a hook. Only the registry makes such numbers.
 pub(crate) struct HookId(pub(crate) usize);
 
-/// The note of an exit that has just been registered.
+/// Fills the note of an exit that has just been registered.
 pub(crate) fn set_exit(note: &mut Note, exit: ExitId, counters: Arc<Counters>) {
-    // SAFETY: Only the registry makes such numbers, and gives each to one owner: to whoever has this note.
+    // SAFETY: Only the registry makes such numbers, and gives each to one owner: the owner of this
+    // note.
     unsafe { note.set(exit.0, Some(counters)) };
 }
 
-/// The note of a hook that has just become known, by its number.
+/// Fills the note of a hook that has just been registered.
 pub(crate) fn set_hook(note: &mut Note, hook: HookId) {
-    // SAFETY: Only `identify()` makes such numbers, and gives each to whoever has made the hook known, which has this note.
+    // SAFETY: Only `identify()` makes such numbers, and gives each to the one that registered the
+    // hook, which owns this note.
     unsafe { note.set(hook.0, None) };
 }

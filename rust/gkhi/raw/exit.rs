@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the registry calls exits in Rust.
+//! Calls of exits in Rust by the registry.
 //!
 //! Contexts: process.
 
@@ -11,9 +11,10 @@ use ferro_sys::hook::typed::Spec;
 use ferro_sys::hook::Parts;
 use kernel::prelude::*;
 
-/// What the registry needs to call an exit in Rust.
+/// Returns the parts by which the registry calls an exit in Rust.
 pub(crate) fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &KBox<E>) -> Parts {
-    // SAFETY: What is in a box stays where it is. `Builder` gives the box to the registry, which drops it when it has
-    // deregistered the exit and no call of it is left. The registry compares the hook with what `H` says of it.
+    // SAFETY: The contents of a box do not move. `Builder` gives the box to the registry, which
+    // drops it after the exit is deregistered and its last call has returned. The registry compares
+    // the hook with the description in `H`.
     unsafe { typed::parts_of::<H, C, E>(exit) }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registry's two mutexes. Hooks are registered before a lock of Rust could have been initialised.
+//! The registry's two mutexes, in C. Hooks are registered before a Rust lock could be initialised.
 //!
 //! Contexts: process; sleeps.
 
@@ -8,17 +8,20 @@ use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 
-/// The registry's mutex, for one static only: a second one would have the same mutex, and taking both would be a deadlock.
+/// Returns the registry's mutex, for one static only. Two statics would share the mutex, and taking
+/// both would deadlock.
 pub(crate) const fn registry_mutex<T>(data: T) -> StaticMutex<T> {
-    // SAFETY: `hook.c` has the mutex, made by `DEFINE_MUTEX()` for this; it is in the image, as this crate is. If there were
-    // two of these, the mutex would still let one task at a time at the data of each.
+    // SAFETY: `hook.c` defines the mutex with `DEFINE_MUTEX()` for this purpose. The mutex is in
+    // the image, as this crate is. Even with two such objects, it would let one task at a time
+    // access the data of each.
     unsafe { StaticMutex::new(&raw mut bindings::ferro_hook_lock, data) }
 }
 
-/// The right to make files in debugfs, and to remove them.
+/// Takes the lock for creating and removing files in debugfs.
 pub(crate) fn lock_files() -> StaticGuard<()> {
     static FILES: StaticMutex<()> =
-        // SAFETY: `hook.c` has this mutex too, made by `DEFINE_MUTEX()` for this static alone, and is in the image.
+        // SAFETY: `hook.c` defines this mutex, too, with `DEFINE_MUTEX()` for this static alone.
+        // The mutex is in the image.
         unsafe { StaticMutex::new(&raw mut bindings::ferro_hook_files_lock, ()) };
     FILES.lock()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only the registry needs `unsafe` for.
+//! The `unsafe` code of the registry.
 
 pub(crate) mod deferred_release;
 pub(crate) mod exit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking a hook over, to publish exits on it.
+//! Publishers of hooks, for the registry.
 //!
 //! Contexts: process; sleeps.
 
@@ -8,9 +8,10 @@ use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Publisher;
 use kernel::prelude::*;
 
-/// The right to say what a hook calls that is not in the registry yet.
+/// Returns the publisher of a hook that is not in the registry yet. It sets the target of the hook.
 pub(crate) fn publisher_of(hook: HookRef) -> Result<Publisher> {
-    // SAFETY: The registry makes one for a hook only with its lock held and when it has none of this hook, so that there is
-    // no other; the hook is there as long as its `HookRef`s are used, and the registry deletes it before its module goes.
+    // SAFETY: The registry makes a publisher only with its lock held, and only for a hook that has
+    // none, so this is the only one. The hook exists as long as its `HookRef`s are used, and the
+    // registry deletes it before its module is freed.
     unsafe { Publisher::new(hook) }
 }
