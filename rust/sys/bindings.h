@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the layer that all engines share needs of the kernel's headers, and what its C and its Rust share.
+ * Kernel headers that the layer of all engines needs, and declarations that its C and its Rust
+ * share.
  */
 #ifndef _FERROTRACE_SYS_BINDINGS_H
 #define _FERROTRACE_SYS_BINDINGS_H
@@ -43,9 +44,9 @@
 #include "trace/helpers.h"
 
 /*
- * Where the C compiler puts the fields that Rust code touches. rust/sys/layout.rs compares it with the
- * bindings: bindgen loses the alignment of empty structures, and with it the place of what follows them
- * (struct task_struct without CONFIG_SCHEDSTATS).
+ * Offsets, by the C compiler, of the fields that Rust code uses. rust/sys/layout.rs compares them
+ * with the bindings. Bindgen loses the alignment of empty structures, and so the offsets of the
+ * fields after them (struct task_struct without CONFIG_SCHEDSTATS).
  */
 enum {
 	FERRO_OFFSET_dentry_d_inode = offsetof(struct dentry, d_inode),

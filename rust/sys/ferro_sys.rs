@@ -2,9 +2,9 @@
 
 //! Ferrotrace's safe layer over the kernel.
 //!
-//! The one place, beside `exports.rs` and `raw/` of each engine, that contains `unsafe`. Each file covers one
-//! topic of the kernel and states its invariants once; what it offers to the engines is safe, or
-//! names an obligation that the caller can keep.
+//! Only this crate, `exports.rs` and `raw/` of each engine contain `unsafe`. Each file covers one
+//! topic of the kernel and states its invariants once. Its interface is safe, or names an
+//! obligation that the caller can keep.
 
 pub mod code;
 pub mod cpu;
@@ -17,5 +17,5 @@ pub mod sync;
 mod tests;
 pub mod trace;
 
-/// Prefix of what this crate prints.
+/// Prefix of log messages of this crate.
 const __LOG_PREFIX: &[u8] = b"ferro_sys\0";

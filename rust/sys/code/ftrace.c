@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The C half of ftrace_ops.rs.
- */
+/* C half of ftrace_ops.rs. */
 #include <linux/compiler.h>
 #include <linux/ftrace.h>
 #include <linux/mutex.h>
@@ -11,12 +9,13 @@
 DEFINE_MUTEX(ferro_ftrace_ops_lock);
 
 /*
- * Every set of ftrace_ops.rs has it, and so is never empty: an empty one is all functions for ftrace. Nobody calls it.
+ * Member of every set of ftrace_ops.rs, so that no set is empty: for ftrace, an empty set means all
+ * functions. It has no callers.
  */
 noinline void ferro_ftrace_anchor(void)
 {
 	barrier();
 }
 
-/* What a callback gets is struct pt_regs, which is complete with FTRACE_OPS_FL_SAVE_REGS. */
+/* A callback gets struct pt_regs, complete with FTRACE_OPS_FL_SAVE_REGS. */
 static_assert(offsetof(struct __arch_ftrace_regs, regs) == 0);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * For ftrace_ops.rs.
- */
+/* Declarations for ftrace_ops.rs. */
 #ifndef _FERROTRACE_SYS_FTRACE_H
 #define _FERROTRACE_SYS_FTRACE_H
 
@@ -9,9 +7,9 @@
 
 struct mutex;
 
-/* Which functions ftrace_ops.rs has switched on. */
+/* Protects the sets of ftrace_ops.rs. */
 extern struct mutex ferro_ftrace_ops_lock;
-/* A function that nobody calls. */
+/* A function without callers. */
 void ferro_ftrace_anchor(void);
 
 #endif /* CONFIG_KPROBES_ENGINE_RUST */

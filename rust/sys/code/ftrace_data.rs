@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Handlers at the places where ftrace patches the entry of functions, with data of each function.
+//! Handlers at ftrace sites of function entries, with data of each function.
 //!
-//! Contexts: switching in process context, sleeping; handlers wherever functions are called, NMI included.
+//! Contexts: process, sleeps, to attach and detach; handlers: the context of the function, NMI
+//! included.
 //! Locks: those of `data.c` and of ftrace, `text_mutex` among them.
 
 use core::cell::UnsafeCell;
@@ -16,25 +17,25 @@ use kernel::prelude::*;
 
 use crate::code::regs::Regs;
 
-/// What happens at a function's entry.
+/// Handler for a function's entry.
 pub trait DataHandler: 'static {
-    /// What a function has.
+    /// Data of a function.
     type Data: Send + Sync + 'static;
 
-    /// A function with its site at `ip` and this data is about to run.
+    /// Handles the entry of a function with this data, whose site is at `ip`.
     ///
-    /// The registers are those in front of the site, but for R11, which no function gets anything in; changed ones take effect, `ip`
-    /// too.
-    /// A handler that calls a function that has it is called again: knowing that is up to it.
+    /// `regs` are the registers in front of the site, except R11, which passes nothing to a
+    /// function. Changes take effect, including those of `ip`. A handler that calls a function of
+    /// the set is called again, and has to detect this.
     fn call(ip: usize, data: &Self::Data, regs: &mut Regs);
 }
 
-/// A function, and its data.
+/// A site with its data.
 #[repr(transparent)]
 pub struct SiteData<T>(bindings::ftrace_data, PhantomData<*const T>);
 
 impl<T> SiteData<T> {
-    /// The site at `ip` with this data.
+    /// Makes an entry for the site at `ip`.
     pub fn new(ip: usize, data: &T) -> Self {
         let data: *const T = data;
         Self(
@@ -47,32 +48,33 @@ impl<T> SiteData<T> {
     }
 }
 
-// SAFETY: Addresses; who uses what is there is the one that `FtraceData::add()` is promised something.
+// SAFETY: Addresses only; the promises for their use are made to `FtraceData::add()`.
 unsafe impl<T: Sync> Send for SiteData<T> {}
 
-/// Functions at whose entries a handler is called, with their data.
+/// Set of functions whose entries call a handler, with their data.
 ///
 /// # Invariants
 ///
-/// A `static`. Its callback is [`shim`], and data is what [`Self::add`] was given.
+/// A `static`. Its callback is [`shim`], and the data comes from [`Self::add`].
 pub struct FtraceData<H: DataHandler> {
     ops: UnsafeCell<bindings::ftrace_data_ops>,
     _handler: PhantomData<fn(H)>,
 }
 
-// SAFETY: `ops` is used by `data.c` only, which has locks of its own.
+// SAFETY: Only `data.c` uses `ops`, with locks of its own.
 unsafe impl<H: DataHandler> Sync for FtraceData<H> {}
 
 impl<H: DataHandler> FtraceData<H> {
-    /// None yet.
+    /// Makes an empty set.
     ///
     /// # Safety
     ///
-    /// The handler leaves registers with which the function and its caller are as sound as they were, and at whose `ip` execution can
-    /// go on. It does not sleep, and knows when it is called again by what it calls. If it is code of a module, [`Self::close`] has
-    /// returned before the module goes, and each function that is added stays until it is removed.
+    /// The handler leaves the registers such that the function and its caller stay sound, and
+    /// execution can continue at `ip`. It does not sleep, and detects recursion through its own
+    /// calls. If it is in a module, [`Self::close`] has returned before the module is freed, and
+    /// each added function exists until it is removed.
     pub const unsafe fn new() -> Self {
-        // SAFETY: A plain C structure, in which 0 and NULL are what C code leaves out.
+        // SAFETY: A plain C structure, in which 0 and NULL are valid defaults.
         let mut ops: bindings::ftrace_data_ops = unsafe { core::mem::zeroed() };
         ops.func = Some(shim::<H>);
         ops.flags = bindings::FTRACE_OPS_FL_SAVE_REGS as c_ulong;
@@ -83,55 +85,58 @@ impl<H: DataHandler> FtraceData<H> {
         }
     }
 
-    /// Has the handler called at some more sites: all or, when it fails, none.
+    /// Attaches the handler to more sites: to all of them or, on an error, to none.
     ///
-    /// Errors: -EINVAL if there is no site; -EEXIST if one has been added; -ENOMEM; -ENODEV if ftrace has broken down.
+    /// Errors: -EINVAL if an address is no site; -EEXIST if one has been added; -ENOMEM; -ENODEV if
+    /// ftrace is disabled after a failure.
     ///
     /// # Safety
     ///
-    /// The data stays until a grace period of RCU tasks, a rude one too, is over that began after the site has been removed, or until
-    /// [`Self::close`] has succeeded. If this fails nobody is called with it, but with -ENODEV, when it stays for ever.
+    /// The data exists until a grace period of RCU tasks and a rude one are over that began after
+    /// the removal of the site, or until [`Self::close`] has succeeded. After an error no handler
+    /// gets the data, except for -ENODEV: then the data stays valid permanently.
     pub unsafe fn add(&'static self, sites: &[SiteData<H::Data>]) -> Result {
         let count = u32::try_from(sites.len()).map_err(|_| EINVAL)?;
-        // SAFETY: `ops` is that of a static; the array is read only.
+        // SAFETY: `ops` belongs to a static; the array is only read.
         to_result(unsafe {
             bindings::ftrace_data_attach(self.ops.get(), sites.as_ptr().cast(), count)
         })
     }
 
-    /// Takes sites out. Errors: -ENOENT if one is not there, -ENOMEM; then all stay.
+    /// Detaches sites. Errors: -ENOENT if one is not in the set, -ENOMEM; then all stay.
     ///
-    /// The handler may still be called from a site that has been taken out, until a grace period of RCU tasks, and a rude one, has
-    /// passed.
+    /// The handler may still be called from a removed site until a grace period of RCU tasks, and a
+    /// rude one, have passed.
     pub fn remove(&'static self, ips: &[usize]) -> Result {
         let count = u32::try_from(ips.len()).map_err(|_| EINVAL)?;
-        // SAFETY: `ops` is that of a static; the array is read only.
+        // SAFETY: `ops` belongs to a static; the array is only read.
         to_result(unsafe {
             bindings::ftrace_data_detach_nowait(self.ops.get(), ips.as_ptr().cast(), count)
         })
     }
 
-    /// If there are no sites, ftrace is to have it no longer. Waits as [`Self::close`].
+    /// Unregisters the set from ftrace if it has no sites. Waits as [`Self::close`] does.
     pub fn close_if_idle(&'static self) {
-        // SAFETY: `ops` is that of a static. An error says that ftrace has broken down, and functions call what they call.
+        // SAFETY: `ops` belongs to a static. An error means that ftrace is disabled, and sites keep
+        // their calls.
         let _ = unsafe { bindings::ftrace_data_release_idle(self.ops.get()) };
     }
 
-    /// Takes all out. When this has succeeded no handler runs any more. Waits until every task has been somewhere else.
+    /// Detaches all sites. After success no handler runs. Waits for all tasks.
     ///
-    /// Errors: -ENODEV if ftrace has broken down: functions may call the handler for ever.
+    /// Errors: -ENODEV if ftrace is disabled: functions may call the handler permanently.
     pub fn close(&'static self) -> Result {
-        // SAFETY: `ops` is that of a static.
+        // SAFETY: `ops` belongs to a static.
         to_result(unsafe { bindings::ftrace_data_release(self.ops.get()) })
     }
 }
 
-/// What ftrace's trampolines call.
+/// Callback for ftrace's trampolines.
 ///
 /// # Safety
 ///
-/// `data` is what [`FtraceData::add`] was given, and is still promised to be there. `fregs` are all registers at the entry of a
-/// function, as `FTRACE_OPS_FL_SAVE_REGS` has them saved.
+/// `data` was passed to [`FtraceData::add`], whose caller still guarantees it. `fregs` are all
+/// registers at the entry of a function, as saved with `FTRACE_OPS_FL_SAVE_REGS`.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn shim<H: DataHandler>(
     ip: c_ulong,
@@ -139,8 +144,8 @@ unsafe extern "C" fn shim<H: DataHandler>(
     data: *mut c_void,
     fregs: *mut bindings::ftrace_regs,
 ) {
-    // SAFETY: The caller passes complete registers, which a `struct ftrace_regs` begins with (`ftrace.c` checks it); they are the
-    // handler's until it returns.
+    // SAFETY: The caller passes complete registers, at the start of a `struct ftrace_regs`
+    // (`ftrace.c` checks this); the handler owns them until it returns.
     let regs = unsafe { Regs::at_site(fregs.cast()) };
     // SAFETY: The caller guarantees it.
     let data: &H::Data = unsafe { &*data.cast() };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Handlers at the places where ftrace patches the entry of functions.
+//! Handlers at ftrace sites of function entries.
 //!
-//! Contexts: switching in process context, sleeping; handlers wherever functions are called, NMI included.
+//! Contexts: process, sleeps, to attach and detach; handlers: the context of the function, NMI
+//! included.
 //! Locks: one mutex for all `FtraceOps`, and inside of it those of ftrace, `text_mutex` among them.
 
 use core::cell::UnsafeCell;
@@ -16,51 +17,55 @@ use kernel::prelude::*;
 use crate::code::regs::Regs;
 use crate::sync::mutex::StaticMutex;
 
-/// What happens at a function's entry.
+/// Handler for a function's entry.
 pub trait FtraceHandler: 'static {
-    /// A function with its site at `ip` is about to run, called from `parent_ip`.
+    /// Handles the entry of a function whose site is at `ip`, called from `parent_ip`.
     ///
-    /// The registers are those in front of the site; changed ones take effect, `ip` too.
-    /// A handler that calls a function of the set is called again: knowing that is up to it.
+    /// `regs` are the registers in front of the site. Changes take effect, including those of `ip`.
+    /// A handler that calls a function of the set is called again, and has to detect this.
     fn call(ip: usize, parent_ip: usize, regs: &mut Regs);
 }
 
-/// A set of functions, at whose entries a handler is called.
+/// Set of functions whose entries call a handler.
 ///
 /// # Invariants
 ///
-/// A `static`. What its `ops` is called at are the sites that have been added, those in `left` and, if it is registered,
-/// the anchor of `ftrace.c`: an empty set would be all functions.
+/// A `static`. The filter of its `ops` has the added sites, those in `left` and, while it is
+/// registered, the anchor of `ftrace.c`: an empty filter would match all functions.
 pub struct FtraceOps<H: FtraceHandler> {
     ops: UnsafeCell<bindings::ftrace_ops>,
     sites: UnsafeCell<Sites>,
     _handler: PhantomData<fn(H)>,
 }
 
-// SAFETY: `with()` uses `sites` with the mutex held; `ops` is ftrace's, which has locks of its own.
+// SAFETY: `with()` uses `sites` with the mutex held; ftrace uses `ops`, with locks of its own.
 unsafe impl<H: FtraceHandler> Sync for FtraceOps<H> {}
 
-// SAFETY: `ftrace.c` has the mutex, made by `DEFINE_MUTEX()` for this.
+// SAFETY: `ftrace.c` defines the mutex with `DEFINE_MUTEX()` for this purpose.
 static LOCK: StaticMutex<()> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_ftrace_ops_lock, ()) };
 
 impl<H: FtraceHandler> FtraceOps<H> {
-    /// For a handler that may change registers. Others may change where execution goes on at the same functions.
+    /// Makes a set for a handler that may change registers. Other users may redirect the same
+    /// functions.
     ///
     /// # Safety
     ///
-    /// The handler leaves registers with which the function and its caller are as sound as they were, and at whose `ip`
-    /// execution can go on. It does not sleep, and knows when it is called again by what it calls. If it is code of a module,
-    /// [`Self::close`] has returned before the module goes, which it does not do once ftrace has broken down, and each function that is
-    /// added stays until it is taken out.
+    /// The handler leaves the registers such that the function and its caller stay sound, and
+    /// execution can continue at `ip`. It does not sleep, and detects recursion through its own
+    /// calls. If it is in a module, [`Self::close`] has returned before the module is freed (the
+    /// module stays if ftrace has been disabled by a failure), and each added function exists until
+    /// it is removed.
     pub const unsafe fn observing() -> Self {
         Self::new(bindings::FTRACE_OPS_FL_SAVE_REGS)
     }
 
-    /// For a handler that changes where execution goes on: a function has at most one such user, which ftrace sees to.
+    /// Makes a set for a handler that redirects execution. Ftrace allows at most one such user for
+    /// a function.
     ///
-    /// The anchor is such a function: one of these sets is registered at a time, from its first site on until it is closed.
-    /// The kprobes engine has one while it has probes whose handlers divert, and a little longer; what wants to divert as well is a probe.
+    /// The anchor is such a function, so one of these sets is registered at a time, from its first
+    /// site until it is closed. The kprobes engine has one while it has probes whose handlers
+    /// divert, and a little longer. Other code that wants to divert uses a probe.
     ///
     /// # Safety
     ///
@@ -70,7 +75,7 @@ impl<H: FtraceHandler> FtraceOps<H> {
     }
 
     const fn new(flags: u32) -> Self {
-        // SAFETY: A plain C structure, in which 0 and NULL are what C code leaves out.
+        // SAFETY: A plain C structure, in which 0 and NULL are valid defaults.
         let mut ops: bindings::ftrace_ops = unsafe { core::mem::zeroed() };
         ops.func = Some(shim::<H>);
         ops.flags = flags as c_ulong;
@@ -95,35 +100,35 @@ impl<H: FtraceHandler> FtraceOps<H> {
         })
     }
 
-    /// Has the handler called at some more sites: all or, when it fails, none.
+    /// Attaches the handler to more sites: to all of them or, on an error, to none.
     ///
-    /// They are different, not in the set yet, and code that stays until they are taken out, which for a module's is
-    /// in the notifier of its going at the latest.
-    /// Errors: -EINVAL if there is no site; -EBUSY if somebody else modifies where it goes on, or has such a set; -ENOMEM; -ENODEV if
-    /// ftrace has broken down.
+    /// The sites are distinct and not in the set. Their code exists until they are removed, at the
+    /// latest by the notifier of a module's unload. Errors: -EINVAL if an address is no site;
+    /// -EBUSY if another user redirects the function or has such a set; -ENOMEM; -ENODEV if ftrace
+    /// is disabled after a failure.
     pub fn add(&'static self, ips: &[usize]) -> Result {
         self.with(|open| open.add(ips))
     }
 
-    /// Takes sites out of the set. Errors: -ENOENT if one is not in it, -ENOMEM; then all stay.
+    /// Removes sites from the set. Errors: -ENOENT if one is not in it, -ENOMEM; then all stay.
     ///
-    /// The handler may still run at a site that has been taken out, until a grace period of RCU has passed.
+    /// The handler may still run at a removed site until a grace period of RCU has passed.
     pub fn remove(&'static self, ips: &[usize]) -> Result {
         self.with(|open| open.remove(ips))
     }
 
-    /// The same, for a caller that has no use for an error: without memory for it the handler is called there until there is some, at
-    /// the next change of the set.
+    /// Removes sites for a caller that cannot handle an error. Without memory, the next change of
+    /// the set retries the removal; the handler is called until then.
     pub fn abandon(&'static self, ips: &[usize]) {
         self.with(|open| open.abandon(ips));
     }
 
-    /// Takes out what was abandoned and is still there. Errors: -ENOMEM.
+    /// Removes the sites that were abandoned and remain. Errors: -ENOMEM.
     pub fn sweep(&'static self) -> Result {
         self.with(|open| open.sweep())
     }
 
-    /// If it has no sites, ftrace is to have it no longer. Waits as [`Self::close`].
+    /// Unregisters the set from ftrace if it has no sites. Waits as [`Self::close`] does.
     pub fn close_if_idle(&'static self) {
         self.with(|open| {
             if open.is_idle() {
@@ -132,19 +137,19 @@ impl<H: FtraceHandler> FtraceOps<H> {
         });
     }
 
-    /// Takes all out. When this returns, no handler runs any more. Waits until every task has been somewhere else.
+    /// Removes all sites. No handler runs when this returns. Waits for all tasks.
     pub fn close(&'static self) {
         self.with(|open| open.close());
     }
 }
 
-/// What an `ftrace_ops` is called at.
+/// Sites of an `ftrace_ops`.
 struct Sites {
-    /// It is registered.
+    /// True if the ops are registered.
     is_open: bool,
-    /// How many have been added, and not taken out.
+    /// Number of sites in the set.
     count: usize,
-    /// Those that could not be taken out. There is room for `count` more.
+    /// Sites that could not be removed. The vector has room for `count` more.
     left: KVVec<usize>,
 }
 
@@ -155,11 +160,11 @@ struct Open<'a> {
 }
 
 impl Open<'_> {
-    /// Adds sites to, or removes them from, what `ops` is called at: all or none.
+    /// Adds sites to the filter of `ops`, or removes them: all or none.
     fn set(&mut self, ips: &[usize], remove: bool) -> Result {
         let count = u32::try_from(ips.len()).map_err(|_| EINVAL)?;
         let ips = ips.as_ptr().cast_mut();
-        // SAFETY: `ops` is that of a static; ftrace only reads the addresses.
+        // SAFETY: `ops` belongs to a static; ftrace only reads the addresses.
         to_result(unsafe {
             bindings::ftrace_set_filter_ips(self.ops, ips, count, remove.into(), 0)
         })
@@ -169,8 +174,8 @@ impl Open<'_> {
         self.sites.is_open && self.sites.count == 0 && self.sites.left.is_empty()
     }
 
-    /// Registers `ops`. It stays registered when the last site goes, since the end of that waits for all tasks, with the locks of
-    /// ftrace held.
+    /// Registers `ops`. They stay registered after the last site is removed, because unregistering
+    /// waits for all tasks, with the locks of ftrace held.
     fn open(&mut self) -> Result {
         if self.sites.is_open {
             return Ok(());
@@ -179,8 +184,8 @@ impl Open<'_> {
             &[bindings::ferro_ftrace_anchor as *const () as usize],
             false,
         )?;
-        // INVARIANT: With the anchor.
-        // SAFETY: `ops` is that of a static, and not registered.
+        // INVARIANT: The filter has the anchor.
+        // SAFETY: `ops` belongs to a static, and is not registered.
         to_result(unsafe { bindings::register_ftrace_function(self.ops) })?;
         self.sites.is_open = true;
         Ok(())
@@ -206,7 +211,7 @@ impl Open<'_> {
         let count = self.sites.count.checked_sub(ips.len()).ok_or(ENOENT)?;
         self.set(ips, true)?;
         self.sites.count = count;
-        // They may stay longer.
+        // An error is harmless: the sites may stay longer.
         let _ = self.sweep();
         Ok(())
     }
@@ -215,7 +220,7 @@ impl Open<'_> {
         if self.remove(ips).is_err() {
             self.sites.count = self.sites.count.saturating_sub(ips.len());
             for ip in ips {
-                // There is room since they were added.
+                // `add()` has reserved the room.
                 let _ = self.sites.left.push_within_capacity(*ip);
             }
         }
@@ -229,7 +234,8 @@ impl Open<'_> {
                     result = Err(error);
                     at += 1;
                 }
-                // It has gone with its module, and is in the set: another function may come to lie there.
+                // The site was freed with its module, but is still listed: another function may be
+                // loaded at the address.
                 Err(error) if error == EINVAL => at += 1,
                 _ => drop(self.sites.left.remove(at)),
             }
@@ -241,13 +247,13 @@ impl Open<'_> {
         if !self.sites.is_open {
             return;
         }
-        // SAFETY: `ops` is that of a static, and registered. If ftrace has broken down functions may still call the handler: its code
-        // does not go then (`FtraceOps::modifying()`).
+        // SAFETY: `ops` belongs to a static, and is registered. If ftrace is disabled, functions
+        // may still call the handler: its code is not freed then (`FtraceOps::modifying()`).
         if unsafe { bindings::unregister_ftrace_function(self.ops) } == 0 {
-            // SAFETY: It is not registered any more.
+            // SAFETY: The ops are not registered.
             unsafe { bindings::ftrace_free_filter(self.ops) };
         }
-        // INVARIANT: There is nothing any more.
+        // INVARIANT: The set is empty.
         *self.sites = Sites {
             is_open: false,
             count: 0,
@@ -256,11 +262,11 @@ impl Open<'_> {
     }
 }
 
-/// What ftrace calls.
+/// Callback for ftrace.
 ///
 /// # Safety
 ///
-/// `fregs` are all registers at the entry of a function, as `FTRACE_OPS_FL_SAVE_REGS` has them saved.
+/// `fregs` are all registers at the entry of a function, as saved with `FTRACE_OPS_FL_SAVE_REGS`.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn shim<H: FtraceHandler>(
     ip: c_ulong,
@@ -268,8 +274,8 @@ unsafe extern "C" fn shim<H: FtraceHandler>(
     _ops: *mut bindings::ftrace_ops,
     fregs: *mut bindings::ftrace_regs,
 ) {
-    // SAFETY: The caller, ftrace, passes complete registers, which a `struct ftrace_regs` begins with (`ftrace.c` checks it);
-    // they are the handler's until it returns.
+    // SAFETY: The caller, ftrace, passes complete registers, at the start of a `struct ftrace_regs`
+    // (`ftrace.c` checks this); the handler owns them until it returns.
     let regs = unsafe { Regs::at_site(fregs.cast()) };
     H::call(ip, parent_ip, regs);
 }

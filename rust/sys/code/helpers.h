@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for what Rust cannot call: macros and static inline functions.
- * Each does what the macro or function in its name does.
+ * Wrappers for macros and static inline functions, which Rust cannot call. Each is named after the
+ * macro or function that it wraps.
  */
 #ifndef _FERROTRACE_SYS_CODE_HELPERS_H
 #define _FERROTRACE_SYS_CODE_HELPERS_H
 
 #include <linux/types.h>
 
-/* kernel.h: whether this is the address of code of the kernel or of a module. */
+/* kernel.h: true for an address in the text of the kernel or of a module. */
 bool ferro_is_text(const void *addr);
 
 #endif /* _FERROTRACE_SYS_CODE_HELPERS_H */

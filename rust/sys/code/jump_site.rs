@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Jumps in the place of breakpoints, and what the breakpoint stood in front of.
+//! Optprobe jumps in the place of breakpoints.
 //!
-//! A jump is longer than a breakpoint, and may be longer than the instruction that the breakpoint replaces. Putting it there
-//! starts with the breakpoint and so does taking it away: whoever comes by meanwhile executes that.
+//! A jump is longer than a breakpoint, and may be longer than the instruction that the breakpoint
+//! replaces. Patching starts with the breakpoint in both directions, so a CPU that executes the
+//! site during the change takes the breakpoint.
 //!
 //! Contexts: process, sleeping. Locks: as in `text.rs`.
 
@@ -20,36 +21,37 @@ use super::text::TextAddress;
 use super::text::TextLock;
 use super::text::BREAKPOINT;
 
-/// How long a jump is, in bytes.
+/// Length of a jump, in bytes.
 pub const JUMP_LEN: usize = 5;
 
-/// The jump's opcode; its distance follows.
+/// Opcode of the jump; its displacement follows.
 const JUMP: u8 = 0xe9;
 
-/// How often all CPUs have been told of new code. Changes with `text_mutex` held only.
+/// Number of synchronisations of all CPUs with new code. Changed only with `text_mutex` held.
 static SYNCS: AtomicUsize = AtomicUsize::new(0);
 
-/// Jumps that are going to be put in the place of breakpoints.
+/// Batch of jumps that replace breakpoints.
 pub struct JumpBatch<'a> {
     lock: &'a mut TextLock,
     is_empty: bool,
 }
 
-/// Has `f` add jumps, and puts them there with the same few synchronisations of the CPUs. They are there when this returns.
+/// Lets `f` add jumps, and writes them with the same few synchronisations of the CPUs. The jumps
+/// are in place when this returns.
 pub fn jump_all<R>(lock: &mut TextLock, f: impl FnOnce(&mut JumpBatch<'_>) -> R) -> R {
     let mut batch = JumpBatch {
         lock,
         is_empty: true,
     };
     let result = f(&mut batch);
-    // The kernel tells nobody of nothing.
+    // The kernel synchronises nothing for an empty batch.
     if !batch.is_empty {
         finish(lock);
     }
     result
 }
 
-/// Not generic, so that it is in the image, which has what it calls.
+/// Not generic, so that the compiled code is in the image, as its callees are.
 #[inline(never)]
 fn finish(_lock: &mut TextLock) {
     // SAFETY: `text_mutex` is held, as the lock says.
@@ -57,36 +59,38 @@ fn finish(_lock: &mut TextLock) {
     note_sync();
 }
 
-/// A jump of ours in the place of a breakpoint of ours. It stays there, also if this is dropped, until it is stopped or the code
-/// is freed.
+/// A jump that has replaced an armed breakpoint. It stays, even if this is dropped, until it is
+/// stopped or the code is freed.
 #[derive(Debug)]
 pub struct JumpedSite {
     at: TextAddress,
     original: [u8; JUMP_LEN],
-    /// The jump itself.
+    /// Bytes of the jump.
     code: [u8; JUMP_LEN],
 }
 
-/// A breakpoint in the place of such a jump's first byte, before the other bytes are as they were.
+/// A breakpoint that has replaced the first byte of a jump, before the other bytes are restored.
 #[derive(Debug)]
 pub struct StoppedSite {
     jump: JumpedSite,
-    /// [`SYNCS`] then.
+    /// Value of [`SYNCS`] at that time.
     syncs: usize,
 }
 
 impl ArmedSite {
-    /// Puts a jump to `target` in the place of the breakpoint, and of what follows it, when [`jump_all`] returns. `expected` is what
-    /// is there without the breakpoint, or the first bytes of it.
+    /// Replaces the breakpoint and the bytes after it by a jump to `target`, in effect when
+    /// [`jump_all`] returns. `expected` has the original bytes there, or the first of them.
     ///
-    /// Fails if something else is there, if the code is, or is about to be, freed, or if the target is too far away.
+    /// Fails if the bytes differ, if the code is, or is about to be, freed, or if the target is too
+    /// far away.
     ///
     /// # Safety
     ///
-    /// The breakpoint's instruction and those after it, as far as the jump reaches, are executed by nobody who has not come by the
-    /// breakpoint after this, and nobody but the caller changes them, until the site is [restored](StoppedSite::restore).
-    /// Who comes to `target` goes on as who executes these instructions would. The code there stays until nobody is in
-    /// it any more, when the jump has gone.
+    /// No CPU executes the breakpoint's instruction, or the instructions after it that the jump
+    /// covers, unless it has passed the breakpoint after this call. Only the caller changes them,
+    /// until the site is [restored](StoppedSite::restore). A CPU that jumps to `target` continues
+    /// as if it had executed these instructions. The code there exists until no CPU is in it, after
+    /// the jump has been removed.
     pub unsafe fn jump(
         self,
         target: usize,
@@ -103,16 +107,17 @@ impl ArmedSite {
             return Err(self);
         }
         let now = core::mem::replace(&mut original[0], first);
-        // Somebody else has written there, such as a debugger.
+        // Another user, such as a debugger, has written there.
         if now != BREAKPOINT || original.iter().zip(expected).any(|(is, was)| is != was) {
             return Err(self);
         }
         let [a, b, c, d] = distance.to_le_bytes();
         let code = [JUMP, a, b, c, d];
         let addr: *mut c_void = core::ptr::without_provenance_mut(at.get());
-        // SAFETY: `text_mutex` is held until the batch is finished, and as long as it is the code stays, as `is_there()` has seen.
-        // Whoever executes the breakpoint that stands there meanwhile jumps, too; for both the caller guarantees that the target is
-        // ready, and that nobody is in the middle of what is replaced. The bytes are copied.
+        // SAFETY: `text_mutex` is held until the batch is finished. As long as it is held, the code
+        // stays, as `is_there()` has checked. A CPU that executes the intermediate breakpoint
+        // jumps, too. For both ways the caller guarantees that the target is ready, and that no CPU
+        // is in the middle of the replaced bytes. The bytes are copied.
         unsafe {
             bindings::smp_text_poke_batch_add(
                 addr,
@@ -127,11 +132,11 @@ impl ArmedSite {
 }
 
 impl JumpedSite {
-    /// Puts the breakpoint back, unless the code has gone. Every CPU jumps or executes the breakpoint, and certainly the latter
-    /// after [`TextLock::sync`].
+    /// Puts the breakpoint back, unless the code has been freed. Until [`TextLock::sync`], a CPU
+    /// executes the jump or the breakpoint; afterwards it executes the breakpoint.
     ///
-    /// Fails if the jump is not there any more: somebody else, such as a debugger, has written there and is going to put back what
-    /// was there then.
+    /// Fails if the jump has been overwritten: another user, such as a debugger, has written there
+    /// and is going to restore the jump's bytes.
     pub fn stop(self, lock: &mut TextLock) -> Result<StoppedSite, Self> {
         let mut now = self.code;
         if lock.is_there(self.at.get()) && read_text(self.at.get(), &mut now).is_ok() {
@@ -146,16 +151,17 @@ impl JumpedSite {
         })
     }
 
-    /// What the jump has replaced, the breakpoint's instruction included.
+    /// Returns the bytes that the jump has replaced, the breakpoint's instruction included.
     pub fn original(&self) -> &[u8; JUMP_LEN] {
         &self.original
     }
 }
 
 impl StoppedSite {
-    /// Puts back what followed the breakpoint. The instructions are complete for whoever comes by after [`TextLock::sync`].
+    /// Restores the bytes after the breakpoint. The instructions are complete for each CPU after
+    /// [`TextLock::sync`].
     pub fn restore(self, lock: &mut TextLock) -> ArmedSite {
-        // Nobody executes the jump any more.
+        // No CPU executes the jump afterwards.
         if self.syncs == SYNCS.load(Relaxed) {
             lock.sync();
         }
@@ -166,7 +172,7 @@ impl StoppedSite {
             let addr: *mut c_void = core::ptr::without_provenance_mut(at.get());
             let [a, b, c, d] = tail;
             let now = [BREAKPOINT, a, b, c, d];
-            // SAFETY: Both hold so many bytes.
+            // SAFETY: Both buffers have this many bytes.
             unsafe {
                 bindings::perf_event_text_poke(
                     addr,
@@ -181,21 +187,22 @@ impl StoppedSite {
     }
 }
 
-/// Writes to code that is there, with `text_mutex` held: the breakpoint in the place of a jump, or what nobody executes because
-/// there is a breakpoint in front of it.
+/// Writes to existing code, with `text_mutex` held: the breakpoint in the place of a jump, or bytes
+/// that no CPU executes because a breakpoint precedes them.
 fn write(at: usize, code: &[u8]) {
     let addr: *mut c_void = core::ptr::without_provenance_mut(at);
-    // SAFETY: Both callers have the lock, and have seen that the code is there. A breakpoint of ours is handled as the contract of
-    // `PatchSite::new()` says; what follows it is what was there before the jump.
+    // SAFETY: Both callers have the lock, and have checked that the code exists. A breakpoint of
+    // ours is handled by the contract of `PatchSite::new()`; the bytes after it are the original
+    // ones.
     unsafe { bindings::text_poke(addr, code.as_ptr().cast(), code.len()) };
 }
 
-/// Notes that all CPUs have been told of new code, for `text.rs`, with `text_mutex` held.
+/// Counts a synchronisation of all CPUs by `text.rs`, with `text_mutex` held.
 pub(super) fn note_sync() {
     SYNCS.store(SYNCS.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
-/// How often that was.
+/// Returns the number of synchronisations.
 pub(super) fn syncs() -> usize {
     SYNCS.load(Relaxed)
 }

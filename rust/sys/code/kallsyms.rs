@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's table of symbols, and what ftrace can trace of them.
+//! The kernel's symbol table, and the functions that ftrace can trace.
 //!
 //! Contexts: process.
 
@@ -9,28 +9,29 @@ use kernel::error::to_result;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 
-/// Room for any symbol's name and its terminating 0.
+/// Room for the longest symbol name and its terminating 0.
 pub const NAME_LEN: usize = bindings::KSYM_NAME_LEN as usize;
 
-/// Where an address is in its symbol. All in bytes.
+/// Position of an address in its symbol, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// The symbol's address.
     pub start: usize,
     /// Its size, up to the next symbol.
     pub size: usize,
-    /// How far past `start` the address is.
+    /// Distance of the address from `start`.
     pub offset: usize,
 }
 
-/// The address of a symbol: of the kernel, of a module, or of a module in the form `module:name`.
+/// Looks up the address of a symbol: of the kernel, of a module, or of a module in the form
+/// `module:name`.
 pub fn lookup_name(name: &CStr) -> Option<usize> {
-    // SAFETY: A `CStr` ends in 0, and stays during the call, which only compares it with names.
+    // SAFETY: A `CStr` ends in 0, and exists during the call, which only compares it with names.
     let addr = unsafe { bindings::kallsyms_lookup_name(name.as_char_ptr()) };
     (addr != 0).then_some(addr as usize)
 }
 
-/// The symbol that an address of code is in.
+/// Returns the symbol that contains a code address.
 pub fn symbol_of(addr: usize) -> Option<Symbol> {
     let mut size: c_ulong = 0;
     let mut offset: c_ulong = 0;
@@ -44,17 +45,19 @@ pub fn symbol_of(addr: usize) -> Option<Symbol> {
     })
 }
 
-/// The name of the symbol that an address of code is in.
+/// Returns the name of the symbol that contains a code address.
 pub fn name_of(addr: usize, to: &mut [u8; NAME_LEN]) -> Option<&CStr> {
-    // SAFETY: `to` has the KSYM_NAME_LEN bytes that this may write, by its type; any address can be looked up.
+    // SAFETY: By its type, `to` has the KSYM_NAME_LEN bytes that this may write; any address can be
+    // looked up.
     let result = unsafe { bindings::lookup_symbol_name(addr, to.as_mut_ptr().cast()) };
     to_result(result).ok()?;
     CStr::from_bytes_until_nul(to).ok()
 }
 
-/// Returns false if an address is in a function that ftrace cannot trace: without a site, as that of a tracer's own code. A part
-/// with a suffix, which the compiler has put elsewhere, counts as the function. True as well where there is no symbol, and where
-/// the kernel lets its own events probe such functions.
+/// Returns false for a function that ftrace cannot trace because it has no site, such as a tracer's
+/// own code. A part with a suffix, which the compiler has placed elsewhere, counts as its function.
+/// Also returns true for an address without a symbol, and if the kernel lets its own events probe
+/// such functions.
 #[cfg(all(CONFIG_DYNAMIC_FTRACE, not(CONFIG_KPROBE_EVENTS_ON_NOTRACE)))]
 pub fn is_traceable(addr: usize) -> bool {
     let has_site = |symbol: Symbol| {
@@ -74,7 +77,8 @@ pub fn is_traceable(_addr: usize) -> bool {
     true
 }
 
-/// The address of the function whose part an address is in, by the name in front of its suffix.
+/// Returns the address of the function whose part contains an address, by the name in front of the
+/// suffix.
 #[cfg(all(CONFIG_DYNAMIC_FTRACE, not(CONFIG_KPROBE_EVENTS_ON_NOTRACE)))]
 fn whole_of(addr: usize) -> Option<usize> {
     let mut name = [0; NAME_LEN];

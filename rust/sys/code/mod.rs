@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's own code: its symbols, patching it, and the ftrace calls in it.
+//! The kernel's own code: its symbols, its patching, and its ftrace sites.
 
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod ftrace_data;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * For C halves that clear up after modules.
- */
+/* Module notifiers for C halves that clean up after modules. */
 #ifndef _FERROTRACE_SYS_MODULE_GOING_H
 #define _FERROTRACE_SYS_MODULE_GOING_H
 
@@ -10,8 +8,8 @@
 #include <linux/notifier.h>
 
 /*
- * Has @function called with each module that goes, from boot on; of several, those with a greater @order first. @name is for
- * the initcall, and ours in the whole kernel.
+ * Registers @function for each unload of a module, from boot on. Functions with a greater @order
+ * run first. @name is for the initcall, and unique in the kernel.
  */
 #define DEFINE_MODULE_GOING(name, function, order)						\
 	static int name##_event(struct notifier_block *nb, unsigned long state, void *mod)	\

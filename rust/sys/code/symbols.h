@@ -7,19 +7,22 @@
 
 #include <linux/types.h>
 
-/* extable.h: whether a fault of the instruction at @addr is repaired by decoding it, where it is. */
+/* extable.h: true if the fixup of the instruction at @addr decodes it in place. */
 bool ferro_is_decoded_on_fault(unsigned long addr);
 
-/* cfi.h: whether a trap of kCFI decodes the instruction at @addr: one of the two that load and compare the type. */
+/*
+ * cfi.h: true if a kCFI trap decodes the instruction at @addr: one of the two that load and compare
+ * the type.
+ */
 bool ferro_is_cfi_check(unsigned long addr);
 
-/* kgdb.h: whether a debugger has put a breakpoint at @addr. */
+/* kgdb.h: true if a debugger has put a breakpoint at @addr. */
 bool ferro_is_kgdb_breakpoint(unsigned long addr);
 
-/* module.h: whether @addr is in a module. */
+/* module.h: true if @addr is in a module. */
 bool ferro_is_module_address(unsigned long addr);
 
-/* Calls code that no compiler has given a type, which CFI would want; for tests. */
+/* Calls code without a type from the compiler, which CFI would check; for tests. */
 u32 ferro_call_code(const void *code);
 
 #endif /* _FERROTRACE_SYS_SYMBOLS_H */

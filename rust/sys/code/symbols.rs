@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names and places of code: symbols, the modules they belong to, and what the kernel has reserved.
+//! Symbols, modules, and code that the kernel has reserved.
 //!
 //! Contexts: process, unless stated.
 
@@ -31,74 +31,77 @@ extern "C" {
     fn ferro_is_module_address(addr: usize) -> bool;
 }
 
-/// Whether an address is code of the kernel's image, initialisation included as long as it is there.
+/// Returns true for an address in the text of the kernel image, initialisation included until it is
+/// freed.
 /// Context: any.
 pub fn is_core_text(addr: usize) -> bool {
     // SAFETY: Compares the address with the limits of the image, and does not follow it.
     unsafe { bindings::core_kernel_text(addr) != 0 }
 }
 
-/// Whether an address is in the code or the data of a module that is there now.
+/// Returns true if an address is in the code or the data of a loaded module.
 pub fn is_of_module(addr: usize) -> bool {
-    // SAFETY: The address is only compared with where modules are, under RCU.
+    // SAFETY: The address is only compared with the ranges of modules, under RCU.
     unsafe { ferro_is_module_address(addr) }
 }
 
-/// The place of code of the kernel or of a module that is there now.
+/// Returns the address as code of the kernel or of a loaded module.
 pub fn text_address(addr: usize) -> Option<TextAddress> {
     owner(addr).ok().map(|_| TextAddress::new_checked(addr))
 }
 
-/// Whose code an address is in, and keeps it.
+/// Owner of code, which holds a reference to it.
 pub enum Owner {
     /// The kernel's image.
     Kernel,
-    /// A module, which cannot be removed as long as this is there.
+    /// A module. It cannot be unloaded as long as this exists.
     Module(ModuleRef),
 }
 
-/// Why nobody owns an address.
+/// Reason for which an address has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoOwner {
-    /// There is no code.
+    /// The address is not code.
     NotText,
-    /// The code's module is on its way out.
+    /// The module of the code is being unloaded.
     Going,
 }
 
-/// Finds whose code an address is in.
+/// Finds the owner of the code at an address.
 pub fn owner(addr: usize) -> Result<Owner, NoOwner> {
     let mut module = core::ptr::null_mut();
     // SAFETY: `module` is a variable of this function; any address can be looked up, which `text.c` does under RCU.
     let result = unsafe { bindings::ferro_text_module_get(addr, &raw mut module) };
     match to_result(result) {
-        // INVARIANT: If there is a module, `text.c` has taken a reference to it, which is ours now.
+        // INVARIANT: If there is a module, `text.c` has taken a reference to it, which this object
+        // owns.
         Ok(()) => Ok(NonNull::new(module).map_or(Owner::Kernel, |m| Owner::Module(ModuleRef(m)))),
         Err(error) if error == ENOENT => Err(NoOwner::Going),
         Err(_) => Err(NoOwner::NotText),
     }
 }
 
-/// Keeps the module whose code or data an address is in. `None` if there is none, or it is on its way out.
+/// Takes a reference to the module that contains an address. Returns `None` if there is none, or if
+/// it is being unloaded.
 pub fn module_of(addr: usize) -> Option<ModuleRef> {
     // SAFETY: Any address can be looked up, which `text.c` does under RCU.
     let module = unsafe { bindings::ferro_module_get(addr) };
-    // INVARIANT: `text.c` has taken a reference to it, which is ours now.
+    // INVARIANT: `text.c` has taken a reference, which this object owns.
     NonNull::new(module).map(ModuleRef)
 }
 
-/// How far a module is.
+/// State of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModuleState {
     /// Its initialisation has not finished.
     Coming,
-    /// It works.
+    /// Its initialisation has succeeded.
     Live,
-    /// It is being removed.
+    /// It is being unloaded.
     Going,
 }
 
-/// A module that is not removed before this is dropped.
+/// A reference to a module, which cannot be unloaded before this is dropped.
 ///
 /// # Invariants
 ///
@@ -107,11 +110,12 @@ pub struct ModuleRef(NonNull<bindings::module>);
 
 // SAFETY: The count of a module's references is changed atomically: it may be put by another task than the one that got it.
 unsafe impl Send for ModuleRef {}
-// SAFETY: What `&self` reads are words that others may change meanwhile, one load each: its state, and where its code is.
+// SAFETY: `&self` reads words that other CPUs may change, one load each: the state and the ranges
+// of the code.
 unsafe impl Sync for ModuleRef {}
 
 impl ModuleRef {
-    /// How far it is; it may go on at once.
+    /// Returns the state, which may change at once.
     pub fn state(&self) -> ModuleState {
         // SAFETY: By the type invariant this points to a module, which our reference keeps.
         match u32::try_from(unsafe { bindings::ferro_module_state(self.0.as_ptr()) }) {
@@ -121,7 +125,7 @@ impl ModuleRef {
         }
     }
 
-    /// Whether an address is in its code that is freed after the initialisation.
+    /// Returns true if an address is in the code that is freed after initialisation.
     pub fn has_init_text(&self, addr: usize) -> bool {
         // SAFETY: By the type invariant this points to a module, which our reference keeps; the address is only compared.
         unsafe { bindings::ferro_in_init_text(addr, self.0.as_ptr()) }
@@ -130,12 +134,13 @@ impl ModuleRef {
 
 impl Drop for ModuleRef {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the reference is ours; it is put once, and `self` is not used after this.
+        // SAFETY: By the type invariant this owns the reference; it is put once, and `self` is not
+        // used afterwards.
         unsafe { bindings::ferro_module_put(self.0.as_ptr()) };
     }
 }
 
-/// Holds the lock of jump labels: no place becomes one, or stops being one.
+/// Holds the lock of jump labels: no site becomes a jump label, or stops being one.
 ///
 /// Taken after CPU hotplug is held off and before `text_mutex`.
 pub struct JumpLabelLock(NotThreadSafe);
@@ -143,19 +148,20 @@ pub struct JumpLabelLock(NotThreadSafe);
 impl JumpLabelLock {
     /// Context: process; sleeps.
     pub fn new() -> Self {
-        // SAFETY: A mutex may be taken in process context, which is this function's. `drop()` unlocks it in the same task, as the
-        // guard is not `Send`; one that is forgotten keeps it locked.
+        // SAFETY: A mutex may be taken in process context, which this function requires. `drop()`
+        // unlocks it in the same task, as the guard is not `Send`; a forgotten guard keeps it
+        // locked.
         unsafe { bindings::ferro_jump_label_lock() };
         Self(NotThreadSafe)
     }
 
-    /// Whether a jump label patches one of the bytes from `start` to `last`.
+    /// Returns true if a jump label patches one of the bytes from `start` to `last`.
     pub fn has_jump_label(&self, start: usize, last: usize) -> bool {
         // SAFETY: The tables of jump labels are walked with their lock held, as `self` says; the addresses are only compared.
         unsafe { bindings::ferro_jump_label_reserved(start, last) }
     }
 
-    /// Whether a static call patches one of the bytes from `start` to `last`.
+    /// Returns true if a static call patches one of the bytes from `start` to `last`.
     pub fn has_static_call(&self, start: usize, last: usize) -> bool {
         // SAFETY: The image's table stays, and a module's is walked with a reference to it; the addresses are only compared.
         unsafe { bindings::ferro_static_call_reserved(start, last) }
@@ -170,71 +176,73 @@ impl Default for JumpLabelLock {
 
 impl Drop for JumpLabelLock {
     fn drop(&mut self) {
-        // SAFETY: `new()` has locked it, in this task, and nobody has unlocked it: that is only done here.
+        // SAFETY: `new()` has locked it, in this task, and only this drop unlocks it.
         unsafe { bindings::ferro_jump_label_unlock() };
     }
 }
 
-/// Whether the instruction at an address is a `WARN()` or `BUG()`, which the trap finds by its address.
+/// Returns true if the instruction at an address is a `WARN()` or `BUG()`, which the trap finds by
+/// its address.
 pub fn is_bug(addr: usize) -> bool {
     // SAFETY: The address is only compared with those in tables: the image's stays, modules' are walked under RCU.
     unsafe { bindings::ferro_is_bug(addr) }
 }
 
-/// Whether a fault of the instruction at an address is repaired by code that decodes the instruction where it is.
+/// Returns true if the fixup for a fault of the instruction decodes the instruction in place.
 pub fn is_decoded_on_fault(addr: usize) -> bool {
     // SAFETY: The address is only compared with those in tables: the image's stays, and `text.c` holds RCU for modules'.
     unsafe { ferro_is_decoded_on_fault(addr) }
 }
 
-/// Whether the instruction at an address is one of those before a trap of kCFI, which the trap decodes.
+/// Returns true if the instruction is one of those before a kCFI trap, which the trap decodes.
 pub fn is_cfi_check(addr: usize) -> bool {
     // SAFETY: The address is only compared with those in tables: the image's stays, modules' are walked under RCU.
     unsafe { ferro_is_cfi_check(addr) }
 }
 
-/// Whether a debugger has put a breakpoint at an address.
+/// Returns true if a debugger has put a breakpoint at an address.
 pub fn is_kgdb_breakpoint(addr: usize) -> bool {
     // SAFETY: The address is only compared with those in kgdb's table, which stays.
     unsafe { ferro_is_kgdb_breakpoint(addr) }
 }
 
-/// Whether an address is in the pages that the kernel shows to every process.
+/// Returns true if an address is in the pages that the kernel maps into every process.
 pub fn in_gate_area(addr: usize) -> bool {
     // SAFETY: The address is only compared with the limits of that area.
     unsafe { bindings::ferro_in_gate_area(addr) }
 }
 
-/// Whether ftrace patches the instruction at this address.
+/// Returns true if ftrace patches the instruction at this address.
 pub fn is_ftrace_site(addr: usize) -> bool {
     // SAFETY: ftrace compares the addresses with those of its records, under RCU.
     unsafe { bindings::ftrace_location_range(addr, addr) == addr as c_ulong }
 }
 
-/// Whether the bytes are an `ENDBR`, or the one that the kernel has made a NOP of.
+/// Returns true if the bytes are an `ENDBR`, or the NOP with which the kernel has replaced one.
 pub fn is_endbr(bytes: [u8; 4]) -> bool {
     // SAFETY: Compares the number with those of the instructions, and uses nothing else.
     unsafe { bindings::ferro_is_endbr(u32::from_le_bytes(bytes)) }
 }
 
-/// The name of what an address is in, for people.
+/// Symbol, offset and module of an address, for messages.
 pub struct Description {
     name: [u8; NAME_LEN],
     module: [u8; bindings::FERRO_MODULE_NAME_LEN as usize],
-    /// How far past its start the address is.
+    /// Distance of the address from the start of the symbol.
     pub offset: usize,
 }
 
 impl Description {
-    /// Of an address of code, if it is in a symbol.
+    /// Describes a code address, if it is in a symbol.
     pub fn of(addr: usize) -> Option<Self> {
         let mut new = Self {
             name: [0; NAME_LEN],
             module: [0; bindings::FERRO_MODULE_NAME_LEN as usize],
             offset: 0,
         };
-        // SAFETY: By their types `name` has KSYM_NAME_LEN bytes and `module` MODULE_NAME_LEN, which `text.h` asks for; the offset
-        // is a word of ours; any address can be looked up, which `text.c` does under RCU.
+        // SAFETY: By their types `name` has KSYM_NAME_LEN bytes and `module` MODULE_NAME_LEN, as
+        // `text.h` requires; the offset is a word of `new`; any address can be looked up, which
+        // `text.c` does under RCU.
         let found = unsafe {
             let module = new.module.as_mut_ptr().cast();
             bindings::ferro_describe(
@@ -247,18 +255,18 @@ impl Description {
         found.then_some(new)
     }
 
-    /// The symbol.
+    /// Returns the symbol.
     pub fn name(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.name).unwrap_or(c"?")
     }
 
-    /// The module; empty for the kernel.
+    /// Returns the module; empty for the kernel.
     pub fn module(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.module).unwrap_or(c"?")
     }
 }
 
-/// For the log, where addresses do not belong: they would tell where the kernel has been put.
+/// For the log, which must not show addresses: they would disclose the base of the kernel.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_fmt(fmt!("{}+{:#x}", self.name(), self.offset))?;
@@ -281,8 +289,8 @@ impl fmt::Display for Shown {
     }
 }
 
-/// Whether who runs may see addresses of the kernel.
+/// Returns true if the current task may see kernel addresses.
 pub fn shows_addresses() -> bool {
-    // SAFETY: Looks at the credentials of the current task, which nobody else replaces.
+    // SAFETY: Reads the credentials of the current task, which only the task itself replaces.
     unsafe { bindings::ferro_shows_addresses() }
 }

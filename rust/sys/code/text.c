@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of text.rs, symbols.rs and exec_pool.rs: macros and inline functions, and
- * objects that are initialised when they are compiled.
+ * C half of text.rs, symbols.rs and exec_pool.rs: wrappers for macros and inline functions, and
+ * objects that are initialised at compile time.
  */
 #include <linux/bug.h>
 #include <linux/cfi.h>
@@ -31,7 +31,7 @@
 #include "symbols.h"
 #include "text.h"
 
-/* The list of exec_pool.rs. */
+/* Lock of the list in exec_pool.rs. */
 DEFINE_MUTEX(ferro_exec_pool_lock);
 
 int ferro_text_module_get(unsigned long addr, struct module **mod)
@@ -81,7 +81,10 @@ bool ferro_in_core_text(unsigned long addr, const struct module *mod)
 	return within_module_mem_type(addr, mod, MOD_TEXT);
 }
 
-/* Whether one of these may patch a byte from @start to @end. How many bytes it does patch takes a decoder. */
+/*
+ * Returns true if one of these may patch a byte from @start to @end. The exact length of a patch
+ * would need a decoder.
+ */
 static bool may_patch(const struct jump_entry *entry, const struct jump_entry *stop, unsigned long start,
 		      unsigned long end)
 {
@@ -138,12 +141,12 @@ bool ferro_is_bug(unsigned long addr)
 
 bool ferro_is_decoded_on_fault(unsigned long addr)
 {
-	/* A module's table goes with it. */
+	/* A module's table is freed with it. */
 	guard(rcu)();
 	return ex_get_fixup_type(addr) == EX_TYPE_ZEROPAD;
 }
 
-/* In front of the trap: mov of 6 bytes, add of 4, je of 2. */
+/* Before the trap: mov of 6 bytes, add of 4, je of 2. */
 bool ferro_is_cfi_check(unsigned long addr)
 {
 	return is_cfi_trap(addr + 12) || is_cfi_trap(addr + 6);
@@ -184,7 +187,7 @@ void *ferro_exec_page_alloc(bool detours)
 
 	if (!page)
 		return NULL;
-	/* What comes from the cache of such memory is full of breakpoints. */
+	/* Memory from that cache is already full of breakpoints. */
 	if (!execmem_is_rox(EXECMEM_KPROBES))
 		text_poke_set(page, INT3_INSN_OPCODE, PAGE_SIZE);
 	tell_perf(page, false, detours);
@@ -209,7 +212,7 @@ static void reclaim(struct work_struct *work)
 
 static DECLARE_WORK(reclaim_work, reclaim);
 
-/* Callbacks must not sleep. */
+/* RCU callbacks must not sleep. */
 static void reclaim_soon(struct rcu_head *head)
 {
 	queue_work(system_dfl_wq, &reclaim_work);
@@ -243,7 +246,7 @@ static int module_event(struct notifier_block *nb, unsigned long state, void *da
 	return NOTIFY_OK;
 }
 
-/* Before those who patch the code of a module that comes. */
+/* Runs before the notifiers that patch the code of a new module. */
 static struct notifier_block module_notifier = {
 	.notifier_call = module_event,
 	.priority = INT_MAX,

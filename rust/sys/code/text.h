@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Functions for text.rs, symbols.rs and exec_pool.rs: the kernel's and its modules' code.
- */
+/* Functions for text.rs, symbols.rs and exec_pool.rs: code of the kernel and of modules. */
 #ifndef _FERROTRACE_SYS_TEXT_H
 #define _FERROTRACE_SYS_TEXT_H
 
@@ -15,31 +13,41 @@ struct kprobe_insn_cache;
 struct module;
 
 /*
- * The module whose code @addr is in, with a reference; NULL if it is the kernel itself.
- * -EINVAL: no code. -ENOENT: the module is on its way out.
+ * Takes a reference to the module whose code contains @addr; *mod is NULL for the kernel itself.
+ * -EINVAL: no code. -ENOENT: the module is being unloaded.
  */
 int ferro_text_module_get(unsigned long addr, struct module **mod);
-/* The module whose code or data @addr is in, with a reference; NULL if there is none, or it is on its way out. */
+/*
+ * Takes a reference to the module whose code or data contains @addr; NULL if there is none, or if
+ * it is being unloaded.
+ */
 struct module *ferro_module_get(unsigned long addr);
 void ferro_module_put(struct module *mod);
 int ferro_module_state(const struct module *mod);
-/* Whether @addr is the module's code that is freed after its initialisation; or that stays. */
+/*
+ * True if @addr is in the module's code that is freed after initialisation; or in the code that
+ * stays.
+ */
 bool ferro_in_init_text(unsigned long addr, const struct module *mod);
 bool ferro_in_core_text(unsigned long addr, const struct module *mod);
 
 /*
- * The symbol that @addr is in: its name in @name, of KSYM_NAME_LEN bytes, how far past its start @addr is, and the
- * module's name, empty for the kernel, in @module, of MODULE_NAME_LEN bytes.
+ * Describes the symbol of @addr: its name in @name, of KSYM_NAME_LEN bytes, the distance of @addr
+ * from its start, and the module's name, empty for the kernel, in @module, of MODULE_NAME_LEN
+ * bytes.
  */
 bool ferro_describe(unsigned long addr, char *name, unsigned long *offset, char *module);
-/* Whether who runs may see addresses. */
+/* True if the current task may see addresses. */
 bool ferro_shows_addresses(void);
-/* Whether @addr is in the module's code or data. */
+/* True if @addr is in the module's code or data. */
 bool ferro_in_module(unsigned long addr, const struct module *mod);
-/* Whether @addr is in the kernel's own initialisation code and data. */
+/* True if @addr is in the kernel's own initialisation code or data. */
 bool ferro_in_kernel_init(unsigned long addr);
 
-/* Whether the tables have a jump label there, of 5 bytes at the most: also in a module that goes. Context: any. */
+/*
+ * True if the tables have a jump label there, of 5 bytes at most, also in a module that is being
+ * unloaded. Context: any.
+ */
 bool ferro_labels_may_patch(unsigned long start, unsigned long end);
 
 /* jump_label.h, static_call.h, bug.h, ibt.h, mm.h: functions that are inline in some configurations. */
@@ -51,11 +59,12 @@ bool ferro_is_bug(unsigned long addr);
 bool ferro_is_endbr(u32 bytes);
 bool ferro_in_gate_area(unsigned long addr);
 
-/* The lock of exec_pool.rs. */
+/* Lock of exec_pool.rs. */
 extern struct mutex ferro_exec_pool_lock;
 /*
- * Where execmem_alloc() finds memory. Enumerators, since every bindgen binds them as constants: 0.71 makes an extern
- * static of a const variable whose value is an expression above LONG_MAX. Two enums: one would give both the wider type.
+ * Range of execmem_alloc(). Enumerators, because every bindgen binds them as constants: bindgen
+ * 0.71 makes an extern static of a const variable with an expression above LONG_MAX. Two enums: a
+ * single one would give both the wider type.
  */
 enum {
 	FERRO_EXEC_PAGES = MODULES_LEN / PAGE_SIZE,
@@ -65,15 +74,18 @@ enum {
 	FERRO_EXEC_START = MODULES_VADDR,
 };
 
-/* execmem.h: a page of the kernel's executable memory full of breakpoints, or NULL; perf is told, by which name it is called. */
+/*
+ * execmem.h: a page of executable kernel memory full of breakpoints, or NULL. Tells perf the name
+ * of the page's code.
+ */
 void *ferro_exec_page_alloc(bool detours);
-/* After nobody executes, or is going to execute, it. */
+/* Frees a page that no CPU executes or is going to execute. */
 void ferro_exec_page_free(void *page, bool detours);
-/* Wait until who has asked whether the page is one of the pool no longer uses the answer. */
+/* Waits for the users of earlier answers to the question if a page is in the pool. */
 void ferro_exec_page_quiesce(void);
-/* Call ferro_exec_pool_reclaim() when every task has been somewhere else. One call at a time. */
+/* Calls ferro_exec_pool_reclaim() after a grace period of RCU tasks. One call at a time. */
 void ferro_exec_pool_call(void);
-/* Wait for such a call. */
+/* Waits for such a call. */
 void ferro_exec_pool_wait(void);
 /* rust/sys/mm/exec_pool.rs. Context: process. */
 void ferro_exec_pool_reclaim(void);

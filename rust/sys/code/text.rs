@@ -2,8 +2,9 @@
 
 //! Reading and changing the code of the kernel and its modules.
 //!
-//! Contexts: process, sleeping; [`read_text()`] anywhere.
-//! Locks, in order: CPU hotplug, `text_mutex`. Whoever wants the lock of jump labels too takes it between them.
+//! Contexts: process, sleeping; [`read_text()`]: any.
+//! Locks, in order: CPU hotplug, `text_mutex`. The lock of jump labels, if a caller needs it, is
+//! taken between them.
 
 use core::cell::UnsafeCell;
 use core::ops::Deref;
@@ -22,36 +23,36 @@ use crate::cpu::HotplugOff;
 /// `int3`
 pub const BREAKPOINT: u8 = 0xcc;
 
-/// An address that was code of the kernel or of a module when it was made.
+/// An address that was code of the kernel or of a module when this was made.
 ///
-/// That code may be gone by now: [`PatchSite::arm`] looks again.
+/// The code may have been freed since: [`PatchSite::arm`] checks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextAddress(usize);
 
 impl TextAddress {
-    /// For `symbols.rs`, which has looked.
+    /// Makes an address that `symbols.rs` has checked.
     pub(crate) fn new_checked(addr: usize) -> Self {
         Self(addr)
     }
 
-    /// The address.
+    /// Returns the address.
     pub fn get(self) -> usize {
         self.0
     }
 }
 
-/// Why a byte of code is not written.
+/// Reason for which a byte of code was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotWritten {
-    /// The code has gone, or is about to be freed.
+    /// The code has been freed, or is about to be.
     Gone,
-    /// Another byte stands there than the one expected: a debugger has written it.
+    /// The byte differs from the expected one: a debugger has written it.
     Changed,
 }
 
-/// Copies memory of the kernel that may not be there. Context: any.
+/// Copies kernel memory that may be unmapped. Context: any.
 ///
-/// Errors: -EFAULT if it is not, -ERANGE for an address of user space.
+/// Errors: -EFAULT if the memory is unmapped, -ERANGE for an address of user space.
 pub fn read_text(addr: usize, to: &mut [u8]) -> Result {
     // SAFETY: The function takes any address as its source; the destination is a slice of this length.
     let result = unsafe {
@@ -64,14 +65,15 @@ pub fn read_text(addr: usize, to: &mut [u8]) -> Result {
     kernel::error::to_result(i32::try_from(result).unwrap_or(-1))
 }
 
-/// A module whose code is there.
+/// A module whose code is loaded.
 struct Loaded {
     module: *mut bindings::module,
-    /// Its initialisation code is, too.
+    /// True if its initialisation code is loaded, too.
     init: bool,
 }
 
-/// The modules between their coming and their going, whose code stays while `text_mutex` is held.
+/// Modules between their COMING and GOING notifications. Their code stays while `text_mutex` is
+/// held.
 ///
 /// # Invariants
 ///
@@ -84,11 +86,11 @@ unsafe impl Sync for TextModules {}
 
 static MODULES: TextModules = TextModules(UnsafeCell::new(KVVec::new()));
 
-/// The right to write to slots of `exec_pool.rs`: `text_mutex` is held.
+/// The right to write to slots of `exec_pool.rs`: holds `text_mutex`.
 pub struct TextMutex(NotThreadSafe);
 
 impl TextMutex {
-    /// Context: process; sleeps.
+    /// Takes the lock. Context: process; sleeps.
     pub fn new() -> Self {
         // SAFETY: A mutex with static lifetime, initialised by `DEFINE_MUTEX()`.
         unsafe { bindings::mutex_lock(&raw mut bindings::text_mutex) };
@@ -103,21 +105,23 @@ impl TextMutex {
     /// Writes to a slot of `exec_pool.rs`, in one page.
     pub(crate) fn write_slot(&self, at: usize, code: &[u8]) {
         let addr: *mut c_void = core::ptr::without_provenance_mut(at);
-        // SAFETY: `text_mutex` is held, and the slot is the caller's.
+        // SAFETY: `text_mutex` is held, and the caller owns the slot.
         unsafe { bindings::text_poke(addr, code.as_ptr().cast(), code.len()) };
     }
 
-    /// Replaces an instruction that may be executing by one of the same length: every CPU executes the old or the new one,
-    /// and the new one once this has returned.
+    /// Replaces an instruction that may be executing by another of the same length. Every CPU
+    /// executes the old or the new one; after the return, only the new one.
     ///
     /// # Safety
     ///
-    /// An instruction of this length is at `at`, in a slot that the caller has, and who executes it is ready for the new one:
-    /// a call, a jump or a NOP with which the code goes on as it should.
+    /// An instruction of this length is at `at`, in a slot that the caller owns. Every CPU that
+    /// executes the slot is ready for the new one: a call, a jump or a NOP after which the code
+    /// continues correctly.
     pub unsafe fn replace(&self, at: usize, code: &[u8; 5]) {
         let addr: *mut c_void = core::ptr::without_provenance_mut(at);
-        // SAFETY: `text_mutex` is held. The caller guarantees that an instruction of 5 bytes is there, and that the new one is a
-        // branch or a NOP, which the breakpoint that stands there meanwhile can be emulated by.
+        // SAFETY: `text_mutex` is held. The caller guarantees that an instruction of 5 bytes is
+        // there, and that the new one is a branch or a NOP, which the handler of the intermediate
+        // breakpoint can emulate.
         unsafe {
             bindings::smp_text_poke_single(
                 addr,
@@ -150,7 +154,7 @@ pub struct TextLock {
 }
 
 impl TextLock {
-    /// Context: process; sleeps. Not from a hotplug callback.
+    /// Takes the locks. Context: process; sleeps. Not from a hotplug callback.
     pub fn new() -> Self {
         let hotplug = HotplugOff::new();
         Self {
@@ -159,11 +163,11 @@ impl TextLock {
         }
     }
 
-    /// Replaces one byte of code that is `old`.
+    /// Replaces one byte of code whose value is `old`.
     ///
     /// # Safety
     ///
-    /// Code that executes the new byte goes on as before, or is ready for it.
+    /// Code that executes the new byte continues as before, or is ready for it.
     unsafe fn exchange_byte(
         &mut self,
         at: TextAddress,
@@ -179,37 +183,39 @@ impl TextLock {
             return Err(NotWritten::Changed);
         }
         let addr: *mut c_void = core::ptr::without_provenance_mut(at.0);
-        // SAFETY: `text_mutex` is held, as it has to be, and as long as it is the code stays, as `is_there()` has seen. The caller
-        // guarantees that whoever executes it is ready for it.
+        // SAFETY: `text_mutex` is held, as required. As long as it is held, the code stays, as
+        // `is_there()` has checked. The caller guarantees that every CPU that executes the byte is
+        // ready for it.
         unsafe { bindings::text_poke(addr, (&raw const new).cast(), 1) };
-        // SAFETY: Both hold one byte.
+        // SAFETY: Both buffers have one byte.
         unsafe {
             bindings::perf_event_text_poke(addr, now.as_ptr().cast(), 1, (&raw const new).cast(), 1)
         };
         Ok(())
     }
 
-    /// Has every CPU execute what was written; once for a batch.
+    /// Makes every CPU execute the written code; once for a batch.
     pub fn sync(&mut self) {
         // SAFETY: No requirement; interrupts are on, as this context sleeps.
         unsafe { bindings::smp_text_poke_sync_each_cpu() };
         note_sync();
     }
 
-    /// How often that has been done since boot, by anybody with this lock.
+    /// Returns the number of synchronisations since boot, by all holders of this lock.
     pub fn syncs(&self) -> usize {
         syncs()
     }
 
-    /// Whether there is code at an address that stays while the lock is held.
+    /// Returns true if an address is in code that stays while the lock is held.
     pub fn is_there(&mut self, addr: usize) -> bool {
         if symbols::is_core_text(addr) {
             return true;
         }
         self.mutex.modules().iter().any(|loaded| {
-            // SAFETY: By the type invariant of `TextModules` the module is there.
+            // SAFETY: By the type invariant of `TextModules` the module exists.
             let core = unsafe { bindings::ferro_in_core_text(addr, loaded.module) };
-            // SAFETY: `self` still holds the lock, so by the type invariant of `TextModules` the module is still there.
+            // SAFETY: `self` still holds the lock, so by the type invariant of `TextModules` the
+            // module still exists.
             let init = unsafe { bindings::ferro_in_init_text(addr, loaded.module) };
             core || init && loaded.init
         })
@@ -224,7 +230,7 @@ impl Deref for TextLock {
     }
 }
 
-/// Tells perf that there is code in a slot now.
+/// Tells perf about new code in a slot.
 pub(crate) fn slot_comes(at: usize, code: &[u8]) {
     let addr: *mut c_void = core::ptr::without_provenance_mut(at);
     // SAFETY: There is no old code; the new one has this length.
@@ -233,10 +239,10 @@ pub(crate) fn slot_comes(at: usize, code: &[u8]) {
     };
 }
 
-/// Tells perf that the code of a slot goes.
+/// Tells perf that a slot's code is being removed.
 pub(crate) fn slot_goes(at: usize, len: usize) {
     let addr: *const c_void = core::ptr::without_provenance(at);
-    // SAFETY: The slot is the caller's, and has this length. There is no new code.
+    // SAFETY: The caller owns the slot, which has this length. There is no new code.
     unsafe {
         bindings::perf_event_text_poke(addr, addr.cast(), len, core::ptr::null(), 0);
     }
@@ -248,15 +254,15 @@ impl Default for TextLock {
     }
 }
 
-/// An instruction where a breakpoint may be put.
+/// An instruction that a breakpoint may replace.
 #[derive(Debug)]
 pub struct PatchSite {
     at: TextAddress,
     original: u8,
 }
 
-/// An instruction with a breakpoint of ours in its place. It stays there, also if this is dropped, until it is disarmed or the
-/// code is freed.
+/// An instruction that our breakpoint has replaced. The breakpoint stays, even if this is dropped,
+/// until it is disarmed or the code is freed.
 #[derive(Debug)]
 pub struct ArmedSite {
     at: TextAddress,
@@ -266,18 +272,21 @@ pub struct ArmedSite {
 impl PatchSite {
     /// # Safety
     ///
-    /// An instruction starts at the address, with the byte `original`, where nobody else puts a breakpoint by another such site, and both this and what
-    /// is made of it are given up before other code comes to stand there. As long as the site is armed, and until every CPU has been told that it is not
-    /// ([`TextLock::sync`]), the caller has whoever executes the breakpoint go on as the instruction would.
+    /// An instruction starts at the address, with the byte `original`. No other such site puts a
+    /// breakpoint there. This object, and the objects made of it, are given up before other code is
+    /// loaded at the address. While the site is armed, and until every CPU has been synchronised
+    /// after the disarming ([`TextLock::sync`]), the caller makes a CPU that executes the
+    /// breakpoint continue as the instruction would.
     pub unsafe fn new(at: TextAddress, original: u8) -> Self {
         Self { at, original }
     }
 
-    /// Puts the breakpoint there. Every CPU sees the old or the new byte, and certainly the new one after [`TextLock::sync`].
+    /// Writes the breakpoint. Every CPU sees the old or the new byte; after [`TextLock::sync`],
+    /// only the new one.
     ///
-    /// Fails if another byte stands there, or the code is, or is about to be, freed.
+    /// Fails if the byte differs from the original, or if the code is, or is about to be, freed.
     pub fn arm(self, lock: &mut TextLock) -> Result<ArmedSite, (Self, NotWritten)> {
-        // SAFETY: Whoever has made this handles the breakpoint.
+        // SAFETY: The maker of this object handles the breakpoint.
         match unsafe { lock.exchange_byte(self.at, self.original, BREAKPOINT) } {
             Ok(()) => Ok(ArmedSite {
                 at: self.at,
@@ -289,37 +298,38 @@ impl PatchSite {
 }
 
 impl ArmedSite {
-    /// The address of the breakpoint.
+    /// Returns the address of the breakpoint.
     pub fn address(&self) -> usize {
         self.at.get()
     }
 
-    /// Where it is, and the byte that it has replaced, for `jump_site.rs`.
+    /// Returns the address and the replaced byte, for `jump_site.rs`.
     pub(super) fn parts(&self) -> (TextAddress, u8) {
         (self.at, self.original)
     }
 
-    /// For `jump_site.rs`, which has put the breakpoint back.
+    /// Makes a site for `jump_site.rs`, which has put the breakpoint back.
     pub(super) fn from_parts(at: TextAddress, original: u8) -> Self {
         Self { at, original }
     }
 
-    /// Takes the breakpoint away, unless it is no longer there. Every CPU sees the old or the new byte, and certainly the new one
-    /// after [`TextLock::sync`].
+    /// Removes the breakpoint, unless it has been overwritten. Every CPU sees the old or the new
+    /// byte; after [`TextLock::sync`], only the new one.
     pub fn disarm(self, lock: &mut TextLock) -> PatchSite {
         let Self { at, original } = self;
-        // Code that has gone has no breakpoint, and what a debugger has put in its place is not this one's.
-        // SAFETY: It was there before the breakpoint, and by the contract of `PatchSite::new()` the code is still the same.
+        // Freed code has no breakpoint, and a debugger's byte is not ours to replace.
+        // SAFETY: The byte was there before the breakpoint, and by the contract of
+        // `PatchSite::new()` the code is still the same.
         let _ = unsafe { lock.exchange_byte(at, BREAKPOINT, original) };
         PatchSite { at, original }
     }
 }
 
-/// For the module notifier, before anybody else hears of the module.
+/// Entry point of the module notifier, before other notifiers learn of the module.
 ///
 /// # Safety
 ///
-/// `module` is there until this returns.
+/// `module` exists until this returns.
 #[export]
 unsafe extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
     let loaded = Loaded { module, init: true };
@@ -329,7 +339,7 @@ unsafe extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> 
     }
 }
 
-/// For the module notifier, before the module's initialisation code is freed.
+/// Entry point of the module notifier, before the module's initialisation code is freed.
 ///
 /// # Safety
 ///
@@ -342,7 +352,7 @@ unsafe extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
     }
 }
 
-/// For the module notifier, before the module is freed.
+/// Entry point of the module notifier, before the module is freed.
 ///
 /// # Safety
 ///

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of text_tables.rs: the kernel's tables of code that is entered, left or patched otherwise than by branches.
+ * C half of text_tables.rs: the kernel's tables of code that is entered, left or patched by other
+ * means than branches.
  *
- * Contexts: process. Locks: that of jump labels, which ferro_code_reserved() takes; RCU for modules.
+ * Contexts: process. Locks: the lock of jump labels, which ferro_code_reserved() takes; RCU for
+ * modules.
  */
 #include <linux/cleanup.h>
 #include <linux/cpu.h>
@@ -23,15 +25,17 @@
 #include "symbols.h"
 #include "text.h"
 
-/* The tables of the image, or of a module. */
+/* Tables of the image, or of a module. */
 struct tables {
 	struct jump_entry *jumps, *jumps_end;
 	struct exception_table_entry *faults, *faults_end;
-	/* Of a module only */
+	/* Only for a module */
 	struct static_call_site *calls, *calls_end;
 };
 
-/* Those for the code at @addr; false if there is none. RCU keeps a module's. */
+/*
+ * Finds the tables for the code at @addr; false if there are none. RCU protects a module's tables.
+ */
 static bool tables_of(unsigned long addr, struct tables *tables)
 {
 	struct module *mod;
@@ -113,7 +117,10 @@ static int reserved_in_image(unsigned long start, unsigned long end)
 	return ferro_static_call_reserved(start, end - 1) ? FERRO_STATIC_CALL : FERRO_FREE;
 }
 
-/* Nothing says so of a module that is about to go, whose exit function may still change keys: by its tables, for whole calls. */
+/*
+ * No function covers a module that is about to be unloaded, whose exit function may still change
+ * keys. This searches the module's tables, for whole calls.
+ */
 static int reserved_in_module(const struct tables *tables, unsigned long start, unsigned long end)
 {
 	struct static_call_site *call;
@@ -212,7 +219,10 @@ bool ferro_stays(unsigned long addr)
 {
 	struct module *mod;
 
-	/* Idle tasks, which no grace period of RCU tasks waits for, execute where RCU does not watch. */
+	/*
+	 * Excludes idle tasks, for which no grace period of RCU tasks waits: they execute while RCU
+	 * is not watching.
+	 */
 	if (addr >= (unsigned long)_stext && addr < (unsigned long)_etext)
 		return !in(addr, (unsigned long)__entry_text_start, (unsigned long)__entry_text_end) &&
 		       !cpu_in_idle(addr);
@@ -221,17 +231,19 @@ bool ferro_stays(unsigned long addr)
 	return mod && within_module_mem_type(addr, mod, MOD_TEXT);
 }
 
-/* Whether it is in an array of thunks, one a register. */
+/* Returns true if the address is in an array of thunks, one a register. */
 static inline bool in_array(unsigned long addr, unsigned long start, unsigned long size)
 {
-	/* The compiler would take the address of its end, which objtool does not want of code. */
+	/*
+	 * The compiler would take the address of the array's end, which objtool forbids for code.
+	 */
 	OPTIMIZER_HIDE_VAR(start);
 	return addr - start < size;
 }
 
 #define in_thunks(addr, array) in_array(addr, (unsigned long)(array), 16 * sizeof(*(array)))
 
-/* The linker script does not say where they begin and end. */
+/* The linker script has no symbols for their bounds. */
 static bool indirect_thunk(unsigned long addr)
 {
 #ifdef CONFIG_MITIGATION_RETPOLINE
@@ -243,7 +255,7 @@ static bool indirect_thunk(unsigned long addr)
 		return true;
 #endif
 #ifdef CONFIG_MITIGATION_ITS
-	/* The entry for FineIBT is before the thunk. */
+	/* The FineIBT entry precedes the thunk. */
 	if (in_thunks(addr + 2, __x86_indirect_its_thunk_array))
 		return true;
 #endif

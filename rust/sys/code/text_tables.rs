@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How code of the kernel is entered, left and patched, otherwise than by its branches: what the kernel's tables say.
+//! Entries into, exits from and patches of kernel code by other means than branches, from the
+//! kernel's tables.
 //!
-//! The tables are those of the image, or of the module whose code it is.
+//! The tables belong to the image, or to the module of the code.
 //!
-//! Contexts: process; sleeps. Locks: that of jump labels.
+//! Contexts: process; sleeps. Locks: the lock of jump labels.
 
 use core::ops::Range;
 
@@ -28,7 +29,8 @@ extern "C" {
     fn ferro_thunk(addr: c_ulong) -> c_int;
 }
 
-/// What forbids that code is changed, or runs elsewhere, but traps that are looked up: those are `ud1` and `ud2`.
+/// Reason why code must not be changed or run elsewhere. Traps that are looked up by address are
+/// not covered: those are `ud1` and `ud2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// A jump label.
@@ -41,7 +43,7 @@ pub enum Reserved {
     Exception,
 }
 
-/// What leads somewhere.
+/// Kind of control transfer by a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// A jump label.
@@ -50,7 +52,7 @@ pub enum Way {
     Fixup,
 }
 
-/// Code that mitigations jump to.
+/// Thunk of a mitigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thunk {
     /// In place of an indirect jump.
@@ -59,9 +61,11 @@ pub enum Thunk {
     Return,
 }
 
-/// What forbids that the code in a range, which is not empty, is changed or runs elsewhere. Not with the lock of jump labels held.
+/// Returns the reason why the code in a range, which is not empty, must not be changed or run
+/// elsewhere. The caller does not hold the lock of jump labels.
 pub fn reserved(range: Range<usize>) -> Option<Reserved> {
-    // SAFETY: Compares the addresses with those in tables; C code takes the lock and the read-side sections that this wants.
+    // SAFETY: Compares the addresses with those in tables; C code takes the lock and the read-side
+    // sections that this needs.
     match unsafe { ferro_code_reserved(range.start, range.end) } {
         0 => None,
         1 => Some(Reserved::JumpLabel),
@@ -71,7 +75,7 @@ pub fn reserved(range: Range<usize>) -> Option<Reserved> {
     }
 }
 
-/// What leads into a range.
+/// Returns the kind of table entry that leads into a range.
 pub fn entered(range: Range<usize>) -> Option<Way> {
     // SAFETY: Compares the addresses with those in tables, a module's under RCU.
     match unsafe { ferro_code_entered(range.start, range.end) } {
@@ -81,13 +85,13 @@ pub fn entered(range: Range<usize>) -> Option<Way> {
     }
 }
 
-/// The addresses to which something leads from a range.
+/// Returns the addresses to which table entries lead from a range.
 pub fn exits(range: Range<usize>) -> impl Iterator<Item = usize> {
     let mut at: c_ulong = 0;
     core::iter::from_fn(move || next_exit(&range, &mut at))
 }
 
-/// The next of them, as `ferro_code_exit()`. Not in its callers, which are in modules.
+/// Returns the next exit, as `ferro_code_exit()`. Separate from its callers, which are in modules.
 #[inline(never)]
 fn next_exit(range: &Range<usize>, at: &mut c_ulong) -> Option<usize> {
     // SAFETY: Compares the addresses with those in tables, a module's under RCU; `at` can be written.
@@ -95,20 +99,20 @@ fn next_exit(range: &Range<usize>, at: &mut c_ulong) -> Option<usize> {
     (exit != 0).then_some(exit)
 }
 
-/// Copies data that nobody ever writes. Whether it is there, and is such.
+/// Copies data that is never written. Returns false if the memory is not such data.
 pub fn read_rodata(at: usize, to: &mut [u8]) -> bool {
     // SAFETY: Compares the addresses with the limits of sections, a module's under RCU.
     let is = unsafe { ferro_is_rodata(at, at.saturating_add(to.len())) };
     is && text::read_text(at, to).is_ok()
 }
 
-/// Whether an address is in code, and that is neither initialisation code nor where the kernel is entered.
+/// Returns true for code that is neither initialisation code nor kernel entry code.
 pub fn stays(addr: usize) -> bool {
     // SAFETY: Compares the address with the limits of sections, a module's under RCU.
     unsafe { ferro_stays(addr) }
 }
 
-/// What a jump to an address is.
+/// Returns the thunk at an address, if there is one.
 pub fn thunk(addr: usize) -> Option<Thunk> {
     // SAFETY: Compares the address with others.
     match unsafe { ferro_thunk(addr) } {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for what Rust cannot call: macros and static inline functions.
- * Each does what the macro or function in its name does.
+ * Wrappers for macros and static inline functions, which Rust cannot call. Each is named after the
+ * macro or function that it wraps.
  */
 #ifndef _FERROTRACE_SYS_CPU_HELPERS_H
 #define _FERROTRACE_SYS_CPU_HELPERS_H
@@ -15,7 +15,7 @@ unsigned int ferro_next_possible_cpu(int cpu);
 unsigned int ferro_next_online_cpu(int cpu);
 bool ferro_cpu_possible(unsigned int cpu);
 
-/* cpu.h: hold off CPU hotplug, which nothing does without CONFIG_HOTPLUG_CPU. */
+/* cpu.h: hold off CPU hotplug; no-ops without CONFIG_HOTPLUG_CPU. */
 void ferro_cpus_read_lock(void);
 void ferro_cpus_read_unlock(void);
 
@@ -32,20 +32,20 @@ bool ferro_irqs_disabled(void);
 unsigned long ferro_local_irq_save(void);
 void ferro_local_irq_restore(unsigned long flags);
 
-/* preempt.h; the last calls the scheduler if enabling preemption left nothing in its way. */
+/* preempt.h; the last calls the scheduler, once preemption is enabled. */
 void ferro_preempt_disable(void);
 void ferro_preempt_enable(void);
 void ferro_preempt_schedule(void);
 
-/* kernel.h: whether the kernel has not started user space yet. */
+/* kernel.h: true until the kernel has started user space. */
 bool ferro_booting(void);
 
 /* irq_work.h */
 void ferro_init_irq_work(struct irq_work *work, void (*func)(struct irq_work *));
 
 /*
- * stop_machine.h: run @fn on @cpu in a thread that only code with preemption off delays, and wait for it.
- * -ENOENT if the CPU is offline.
+ * stop_machine.h: runs @fn on @cpu in a thread that only code with preemption off delays, and waits
+ * for it. -ENOENT if the CPU is offline.
  */
 int ferro_stop_one_cpu(unsigned int cpu, int (*fn)(void *), void *arg);
 

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work deferred out of contexts that cannot do it, NMI included.
+//! Work deferred from contexts that cannot do it, NMI included.
 //!
-//! Contexts: queueing anywhere; waiting in process context.
+//! Contexts: queue: any; wait: process.
 
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-/// An object that has an [`IrqWork`] in it.
+/// An object that contains an [`IrqWork`].
 ///
 /// # Safety
 ///
 /// `OFFSET` is the offset in bytes of an `IrqWork` within `Self`, made with
-/// `IrqWork::new::<Self>()`, and the object is not freed before [`IrqWork::sync`] has been called
-/// with nobody left to queue.
+/// `IrqWork::new::<Self>()`. The object is freed only after a call of [`IrqWork::sync`] at a time
+/// when no CPU can queue the work.
 pub unsafe trait HasIrqWork: Sync + Sized {
-    /// Where the `IrqWork` is.
+    /// Offset of the `IrqWork`.
     const OFFSET: usize;
 
-    /// What the work is. Context: hard irq.
+    /// Does the work. Context: hard irq.
     fn run(&self);
 }
 
@@ -34,15 +34,15 @@ pub struct IrqWork {
 
 // SAFETY: The structure has no owner: any task may initialise, queue, wait for and free it.
 unsafe impl Send for IrqWork {}
-// SAFETY: A shared reference lets one queue the work and wait for it, which any number of CPUs may do at once.
+// SAFETY: A shared reference allows queueing and waiting, which any number of CPUs may do at once.
 unsafe impl Sync for IrqWork {}
 
 impl IrqWork {
-    /// Work that calls `T::run()` of the object that it is embedded in.
+    /// Initialises work that calls `T::run()` of the object that contains it.
     ///
     /// # Safety
     ///
-    /// The work is initialised in place as that field of a `T` which `T::OFFSET` names.
+    /// The work is initialised in place as the field of a `T` that `T::OFFSET` names.
     pub unsafe fn new<T: HasIrqWork>() -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is valid.
@@ -66,13 +66,13 @@ impl IrqWork {
     }
 }
 
-/// What a value does when its work runs.
+/// A value with a function for its work.
 pub trait OnIrqWork: Send + Sync {
-    /// Context: hard irq.
+    /// Does the work. Context: hard irq.
     fn on_irq_work(&self);
 }
 
-/// A value with work, which dropping it waits for. Context of dropping: process.
+/// A value with work. The drop waits for the work, in process context.
 #[pin_data(PinnedDrop)]
 pub struct WithIrqWork<T: OnIrqWork> {
     #[pin]
@@ -82,7 +82,7 @@ pub struct WithIrqWork<T: OnIrqWork> {
 }
 
 impl<T: OnIrqWork> WithIrqWork<T> {
-    /// Nothing is queued.
+    /// Makes the value; the work is not queued.
     pub fn new(value: impl PinInit<T>) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: This initialises the field that `OFFSET` names.
@@ -103,8 +103,9 @@ impl<T: OnIrqWork> WithIrqWork<T> {
     }
 }
 
-// SAFETY: `new()`, the only maker, initialises the field with this offset for this type. What is pinned is not freed before
-// it is dropped, which waits for the work, when nobody has a reference to queue it by.
+// SAFETY: `new()`, the only maker, initialises the field with this offset for this type. A pinned
+// object is dropped before it is freed. The drop waits for the work, when no reference is left to
+// queue it.
 unsafe impl<T: OnIrqWork> HasIrqWork for WithIrqWork<T> {
     const OFFSET: usize = core::mem::offset_of!(Self, work);
 

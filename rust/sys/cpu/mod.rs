@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CPUs: their numbers, which exist, and sections that stay on one.
+//! CPUs: numbers, possible and online CPUs, and sections that stay on one CPU.
 //!
 //! Contexts: any, unless stated.
 
@@ -13,12 +13,13 @@ pub mod time;
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
-// RUST-KERNEL: `kernel::cpu::CpuId` is any number below `nr_cpu_ids`; ours until that is the number of a possible CPU.
-/// The number of a CPU that this machine can have.
+// RUST-KERNEL: `kernel::cpu::CpuId` is any number below `nr_cpu_ids`; ours until that is the number
+// of a possible CPU.
+/// Number of a possible CPU of this machine.
 ///
 /// # Invariants
 ///
-/// The number is that of a possible CPU.
+/// The number belongs to a possible CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuId(u32);
 
@@ -27,21 +28,21 @@ impl CpuId {
     // INVARIANT: CPU 0 boots.
     pub const ZERO: Self = Self(0);
 
-    /// Checks a number that comes from outside.
+    /// Checks a number from outside of the kernel's Rust code.
     pub fn new(cpu: u32) -> Option<Self> {
         // SAFETY: Takes any number.
         // INVARIANT: Checked here.
         unsafe { bindings::ferro_cpu_possible(cpu) }.then_some(Self(cpu))
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub fn get(self) -> u32 {
         self.0
     }
 }
 
-/// The number of the CPU that this runs on. The caller must stay on it.
+/// Returns the number of the current CPU. The caller must stay on it.
 #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
 #[inline(always)]
 pub fn current_id() -> u32 {
@@ -59,7 +60,7 @@ pub fn current_id() -> u32 {
     cpu
 }
 
-/// The number of the CPU that this runs on. The caller must stay on it.
+/// Returns the number of the current CPU. The caller must stay on it.
 #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
 #[inline]
 pub fn current_id() -> u32 {
@@ -67,7 +68,7 @@ pub fn current_id() -> u32 {
     unsafe { bindings::raw_smp_processor_id() }
 }
 
-/// Whether the kernel has not come to user space yet.
+/// Returns true until the kernel has started user space.
 pub fn booting() -> bool {
     // SAFETY: Reads a variable.
     unsafe { bindings::ferro_booting() }
@@ -82,33 +83,33 @@ fn iterate(next: impl Fn(i32) -> u32) -> impl Iterator<Item = CpuId> {
     })
 }
 
-/// All CPUs that can ever come up.
+/// Returns an iterator over all possible CPUs.
 pub fn possible() -> impl Iterator<Item = CpuId> {
     // SAFETY: Takes any number from -1.
     iterate(|last| unsafe { bindings::ferro_next_possible_cpu(last) })
 }
 
-/// All CPUs that are online when the iterator comes to them.
+/// Returns an iterator over the CPUs that are online when it reaches them.
 pub fn online() -> impl Iterator<Item = CpuId> {
     // SAFETY: Takes any number from -1.
     iterate(|last| unsafe { bindings::ferro_next_online_cpu(last) })
 }
 
-/// Whether interrupts are off on this CPU.
+/// Returns true if interrupts are off on this CPU.
 pub fn irqs_are_off() -> bool {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_irqs_disabled() }
 }
 
 // RUST-KERNEL: the guard of `kernel::interrupt` may be kept and calls C; ours until a closure gets such a proof, inlined.
-/// Interrupts are off on this CPU, except for NMIs.
+/// Proof that interrupts are off on this CPU, except for NMIs.
 ///
-/// A proof that [`with_irqs_off`] lends. Nobody owns one, so sections end in the reverse order of their beginning, and
-/// nothing that a section calls can end another around it.
+/// [`with_irqs_off`] lends the proof, so no code owns one. Sections end in the reverse order of
+/// their beginning, and a callee cannot end the section of its caller.
 pub struct IrqsOff(NotThreadSafe);
 
 impl IrqsOff {
-    /// A proof for code that is called with interrupts off.
+    /// Makes a proof for code that is called with interrupts off.
     ///
     /// # Safety
     ///
@@ -119,14 +120,15 @@ impl IrqsOff {
     }
 }
 
-/// Calls `f` with interrupts off on this CPU, which it does not leave.
+/// Calls `f` with interrupts off on this CPU, which `f` does not leave.
 #[inline(always)]
 pub fn with_irqs_off<R>(f: impl FnOnce(&IrqsOff) -> R) -> R {
     let _section = IrqsSection::new();
     f(&IrqsOff(NotThreadSafe))
 }
 
-/// Turns interrupts off, and leaves them so. Where something keeps a record of it, or a hypervisor does it, they stay as they are.
+/// Turns interrupts off, and leaves them off. Does nothing if irq tracing or a hypervisor handles
+/// the flag.
 ///
 /// # Safety
 ///
@@ -138,7 +140,7 @@ pub unsafe fn leave_irqs_off() {
     }
 }
 
-/// A section with interrupts off, as a guard: only for this crate, which does not give it away.
+/// A section with interrupts off, as a guard. Only for this crate, which does not pass it on.
 pub(crate) struct IrqsSection {
     flags: usize,
     _not_send: NotThreadSafe,
@@ -168,7 +170,7 @@ mod irqs {
     use core::arch::asm;
     use kernel::bindings;
 
-    /// Whether it is that of x86, and nobody wants to know when it changes.
+    /// True if the flag is that of x86, and no code traces its changes.
     pub(super) const PLAIN: bool = cfg!(all(
         CONFIG_X86_64,
         not(CONFIG_UML),
@@ -184,16 +186,16 @@ mod irqs {
     #[inline(always)]
     pub(super) fn save() -> usize {
         if !PLAIN {
-            // SAFETY: What this turns off, `restore()` turns on.
+            // SAFETY: `restore()` turns interrupts on again.
             return unsafe { bindings::ferro_local_irq_save() };
         }
         let flags;
-        // SAFETY: What this turns off, `restore()` turns on. Also a barrier for the compiler.
+        // SAFETY: `restore()` turns interrupts on again. Also a barrier for the compiler.
         unsafe { asm!("pushfq", "pop {flags}", "cli", flags = out(reg) flags) };
         flags
     }
 
-    /// Turns interrupts on if they were.
+    /// Turns interrupts on if they were on.
     #[inline(always)]
     pub(super) fn restore(flags: usize) {
         if !PLAIN {
@@ -210,7 +212,7 @@ mod irqs {
 pub struct HotplugOff(NotThreadSafe);
 
 impl HotplugOff {
-    /// Context: process; sleeps. Not from a hotplug callback.
+    /// Takes the lock. Context: process; sleeps. Not from a hotplug callback.
     pub fn new() -> Self {
         // SAFETY: Undone by `drop()` in the same task, as the guard is not `Send`.
         unsafe { bindings::ferro_cpus_read_lock() };
@@ -219,9 +221,9 @@ impl HotplugOff {
 
     /// Calls `f` on `cpu` and waits for it.
     ///
-    /// `f` runs with preemption off, in a thread that takes the CPU from whatever can be preempted:
-    /// no section of that CPU that has preemption off is half done meanwhile. An offline CPU
-    /// executes nothing, so `f` is then called here. Sleeps; needs no memory and no worker.
+    /// `f` runs with preemption off, in a thread that preempts all preemptible code, so no section
+    /// with preemption off on that CPU is half done. An offline CPU executes nothing, so `f` is
+    /// then called here. Sleeps; needs no memory and no worker.
     pub fn call_on(&self, cpu: CpuId, f: &(impl Fn() + Sync)) {
         /// # Safety
         ///
@@ -237,7 +239,7 @@ impl HotplugOff {
             run::<F>
         }
 
-        // SAFETY: `run` gets what it expects, and the call returns after it.
+        // SAFETY: `run` gets a pointer to a live `F`, and the call returns after it.
         let result = unsafe {
             bindings::ferro_stop_one_cpu(
                 cpu.get(),

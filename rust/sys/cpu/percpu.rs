@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A pointer for every CPU.
+//! Pointers, counters and flags of each CPU.
 //!
-//! Contexts: allocation and freeing in process context, the rest anywhere.
+//! Contexts: process, to allocate and free; any otherwise.
 
 use core::ptr::NonNull;
 
@@ -19,8 +19,8 @@ use crate::cpu::IrqsOff;
 ///
 /// # Safety
 ///
-/// It is such a variable, of this size, and everybody accesses it at once. The caller stays on this CPU, unless it does not matter
-/// whose variable it is.
+/// The variable is such a per-CPU variable, of this size, and all code accesses it in single
+/// instructions. The caller stays on this CPU, unless any CPU's variable will do.
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 #[macro_export]
 macro_rules! this_cpu {
@@ -58,13 +58,14 @@ pub struct PerCpuPtr<T> {
     slots: NonNull<*mut T>,
 }
 
-// SAFETY: Per-CPU memory belongs to no task: another one may free it. It does not own what the pointers in it point to.
+// SAFETY: Per-CPU memory belongs to no task: another one may free it. It does not own the targets
+// of its pointers.
 unsafe impl<T> Send for PerCpuPtr<T> {}
 // SAFETY: The slots are atomics; they give away raw pointers only, which take `unsafe` to follow.
 unsafe impl<T> Sync for PerCpuPtr<T> {}
 
 impl<T> PerCpuPtr<T> {
-    /// Context: process. Errors: -ENOMEM.
+    /// Allocates the pointers. Context: process. Errors: -ENOMEM.
     pub fn new() -> Result<Self> {
         // SAFETY: No requirement.
         let slots = unsafe { bindings::ferro_alloc_percpu_ptr() };
@@ -74,10 +75,10 @@ impl<T> PerCpuPtr<T> {
         })
     }
 
-    /// The slot of `cpu`.
+    /// Returns the slot of `cpu`.
     pub fn slot(&self, cpu: CpuId) -> &Atomic<*mut T> {
         // SAFETY: By the invariants of both types this is the address of a live pointer of the
-        // area, which `self` keeps, and everyone accesses it with single loads and stores.
+        // area, which `self` keeps. All code accesses it with single loads and stores.
         unsafe {
             Atomic::from_ptr(
                 bindings::ferro_per_cpu_ptr(self.slots.as_ptr().cast(), cpu.get()).cast(),
@@ -87,7 +88,7 @@ impl<T> PerCpuPtr<T> {
 }
 
 impl<T> PerCpuPtr<T> {
-    /// The pointer of this CPU.
+    /// Returns the pointer of this CPU.
     #[inline(always)]
     pub fn this_cpu(&self, _preempt: &PreemptOff) -> *mut T {
         // SAFETY: By the type invariant.
@@ -95,7 +96,7 @@ impl<T> PerCpuPtr<T> {
     }
 }
 
-/// The pointer of this CPU. The caller must stay on it.
+/// Returns the pointer of this CPU. The caller must stay on it.
 ///
 /// # Safety
 ///
@@ -113,7 +114,7 @@ pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
     pointer
 }
 
-/// The pointer of this CPU. The caller must stay on it.
+/// Returns the pointer of this CPU. The caller must stay on it.
 ///
 /// # Safety
 ///
@@ -128,13 +129,13 @@ pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
 
 impl<T> Drop for PerCpuPtr<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nobody uses the slots any more.
+        // SAFETY: By the type invariant; the slots have no users left.
         unsafe { bindings::free_percpu(self.slots.as_ptr().cast()) }
     }
 }
 
 // RUST-KERNEL: there is no `kernel::percpu`, for any of the types here; ours until there is, with access from NMIs.
-/// A number that is counted on every CPU for itself.
+/// A counter with a separate word for each CPU.
 ///
 /// # Invariants
 ///
@@ -149,7 +150,7 @@ unsafe impl Send for PerCpuCounter {}
 unsafe impl Sync for PerCpuCounter {}
 
 impl PerCpuCounter {
-    /// Counts from 0. Context: process. Errors: -ENOMEM.
+    /// Makes a counter of 0. Context: process. Errors: -ENOMEM.
     pub fn new() -> Result<Self> {
         // A word is as large as a pointer, and zeroed.
         const { assert!(size_of::<usize>() == size_of::<*mut ()>()) };
@@ -161,7 +162,7 @@ impl PerCpuCounter {
         })
     }
 
-    /// For C code and assembly, which increment the word of their CPU.
+    /// Returns the per-CPU pointer for C code and assembly, which increment the word of their CPU.
     pub fn as_ptr(&self) -> *mut usize {
         self.words.as_ptr()
     }
@@ -173,7 +174,7 @@ impl PerCpuCounter {
         unsafe { inc_this_cpu(self.words.as_ptr()) };
     }
 
-    /// The sum of all CPUs, which may be counting on.
+    /// Returns the sum over all CPUs, which may change concurrently.
     pub fn sum(&self) -> usize {
         let mut sum: usize = 0;
         for cpu in crate::cpu::possible() {
@@ -189,12 +190,12 @@ impl PerCpuCounter {
 
 impl Drop for PerCpuCounter {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nobody counts any more.
+        // SAFETY: By the type invariant; the counter has no users left.
         unsafe { bindings::free_percpu(self.words.as_ptr().cast()) }
     }
 }
 
-/// A flag of every CPU: something is under way there.
+/// A flag of every CPU, set while an activity is in progress there.
 ///
 /// # Invariants
 ///
@@ -209,7 +210,7 @@ unsafe impl Send for PerCpuFlag {}
 unsafe impl Sync for PerCpuFlag {}
 
 impl PerCpuFlag {
-    /// Not set anywhere. Context: process. Errors: -ENOMEM.
+    /// Makes flags that are all clear. Context: process. Errors: -ENOMEM.
     pub fn new() -> Result<Self> {
         // SAFETY: No requirement.
         let words = unsafe { bindings::ferro_alloc_percpu_ptr() };
@@ -232,12 +233,12 @@ impl PerCpuFlag {
 
 impl Drop for PerCpuFlag {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; the guards are gone.
+        // SAFETY: By the type invariant; the guards have been dropped.
         unsafe { bindings::free_percpu(self.words.as_ptr().cast()) }
     }
 }
 
-/// The flag of this CPU is set.
+/// Guard: the flag of this CPU is set.
 pub struct PerCpuEntered<'a> {
     flag: &'a PerCpuFlag,
     _not_send: NotThreadSafe,
@@ -246,16 +247,17 @@ pub struct PerCpuEntered<'a> {
 impl Drop for PerCpuEntered<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: By the invariant of the flag. The CPU is the one that it was set on, as interrupts are off.
+        // SAFETY: By the invariant of the flag. The CPU has not changed since the flag was set, as
+        // interrupts are off.
         unsafe { clear_this_cpu(self.flag.words.as_ptr()) };
     }
 }
 
-/// Sets the lowest bit of this CPU's word in one instruction; false if it was set.
+/// Sets the lowest bit of this CPU's word in one instruction; returns false if it was set.
 ///
 /// # Safety
 ///
-/// `words` is the address of a per-CPU word that lives.
+/// `words` is the address of a live per-CPU word.
 #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
 #[inline(always)]
 unsafe fn set_this_cpu(words: *mut usize) -> bool {
@@ -282,11 +284,11 @@ unsafe fn clear_this_cpu(words: *mut usize) {
     };
 }
 
-/// Sets the lowest bit of this CPU's word; false if it was set.
+/// Sets the lowest bit of this CPU's word; returns false if it was set.
 ///
 /// # Safety
 ///
-/// `words` is the address of a per-CPU word that lives; interrupts are off.
+/// `words` is the address of a live per-CPU word; interrupts are off.
 #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
 #[inline(always)]
 unsafe fn set_this_cpu(words: *mut usize) -> bool {
@@ -322,7 +324,7 @@ unsafe fn clear_this_cpu(words: *mut usize) {
 ///
 /// # Safety
 ///
-/// `words` is the address of a per-CPU word that lives.
+/// `words` is the address of a live per-CPU word.
 #[inline(always)]
 pub unsafe fn inc_this_cpu(words: *mut usize) {
     #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
@@ -337,7 +339,7 @@ pub unsafe fn inc_this_cpu(words: *mut usize) {
     };
 }
 
-/// Takes 1 from the word of this CPU.
+/// Subtracts 1 from the word of this CPU.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@
 use kernel::types::NotThreadSafe;
 
 // RUST-KERNEL: there is no guard for this; ours until there is, inlined.
-/// A section that is not preempted. Interrupts and NMIs may come.
+/// A section without preemption. Interrupts and NMIs stay possible.
 pub struct PreemptOff(NotThreadSafe);
 
 impl PreemptOff {
@@ -32,7 +32,7 @@ impl Drop for PreemptOff {
     }
 }
 
-/// Turns preemption on again for a section whose end is never reached, because a fault has left it.
+/// Ends a section without preemption that a fault has left before its end.
 ///
 /// # Safety
 ///
@@ -41,7 +41,8 @@ pub unsafe fn end() {
     enable();
 }
 
-/// On x86 the count is a per-CPU word that is 0 when preemption is on and somebody waits for the CPU.
+/// On x86 the count is a per-CPU word. It is 0 if preemption is on and a task is waiting for the
+/// CPU.
 #[cfg(all(CONFIG_PREEMPT_COUNT, CONFIG_X86_64, not(CONFIG_UML)))]
 mod count {
     extern "C" {
@@ -75,7 +76,7 @@ mod count {
 
     #[inline(always)]
     pub(super) fn enable() {
-        // SAFETY: Undoes `disable()`. At 0 the scheduler has to be asked.
+        // SAFETY: Undoes `disable()`. At 0 the scheduler has to be called.
         unsafe {
             #[cfg(not(CONFIG_PREEMPTION))]
             operate!("dec");
@@ -107,7 +108,8 @@ mod count {
     }
 }
 
-/// The kernel does not preempt: only the compiler has to be kept from moving code out.
+/// Without preemption in the kernel, a barrier keeps the compiler from moving code out of the
+/// section.
 #[cfg(not(CONFIG_PREEMPT_COUNT))]
 mod count {
     #[inline(always)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The current task: its numbers, and what it does in the middle of long work.
+//! The current task: its numbers, and rescheduling in long loops.
 //!
 //! Contexts: process; sleeps, except where stated.
 
@@ -8,16 +8,16 @@ use kernel::bindings;
 use kernel::prelude::*;
 use kernel::task::Task;
 
-/// The number of a thread, and that of its process.
+/// Numbers of a thread and of its process.
 #[derive(Clone, Copy)]
 pub struct Ids {
-    /// The thread's.
+    /// Number of the thread.
     pub thread: i32,
-    /// The process's.
+    /// Number of the process.
     pub process: i32,
 }
 
-/// Those of the thread that runs, or that this interrupt has interrupted. Context: any, NMI included.
+/// Returns the numbers of the current thread, also in an interrupt. Context: any, NMI included.
 #[inline(always)]
 pub fn ids() -> Ids {
     let task = Task::current_raw();
@@ -28,22 +28,22 @@ pub fn ids() -> Ids {
     Ids { thread, process }
 }
 
-/// Lets others run, if they are waiting.
+/// Lets waiting tasks run.
 #[inline]
 pub fn cond_resched() {
-    // SAFETY: No requirement, but that one may sleep here: where one must not, it warns.
+    // SAFETY: No requirement, except that sleeping is allowed here: otherwise it warns.
     unsafe { bindings::ferro_cond_resched() };
 }
 
-/// Whether the task is being killed.
+/// Returns true if the task is being killed.
 pub fn is_being_killed() -> bool {
     // SAFETY: Reads the state of the current task.
     unsafe { bindings::ferro_fatal_signal_pending() }
 }
 
-/// Once a round of a long loop: lets others run.
+/// Lets waiting tasks run; called once a round of a long loop.
 ///
-/// Errors: -EINTR if the task is being killed, and whatever it is doing is to be undone.
+/// Errors: -EINTR if the task is being killed; the caller undoes its work.
 #[inline]
 pub fn cond_resched_killable() -> Result {
     if is_being_killed() {

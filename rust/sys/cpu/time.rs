@@ -7,6 +7,6 @@ use kernel::bindings;
 /// Monotonic time in nanoseconds. Context: any, NMI included.
 #[inline]
 pub fn mono_fast_ns() -> u64 {
-    // SAFETY: Made for any context.
+    // SAFETY: Callable in any context.
     unsafe { bindings::ktime_get_mono_fast_ns() }
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The C half of debugfs.rs: its lock, and modules that go.
- */
+/* C half of debugfs.rs: its lock, and the cleanup after modules. */
 #include <linux/cleanup.h>
 #include <linux/container_of.h>
 #include <linux/dcache.h>
@@ -24,7 +22,7 @@ bool ferro_fops_owner_is_right(const void *operations)
 	struct module *home;
 
 	guard(rcu)();
-	/* Neither in a module: built in, or memory that is never freed. */
+	/* NULL for no module: built in, or memory that is never freed. */
 	home = __module_address((unsigned long)fops);
 	if (home && home != fops->owner)
 		return false;
@@ -54,7 +52,7 @@ bool ferro_file_waits_for_itself(struct dentry *dentry)
 		const struct ferro_file_operation *operation =
 			container_of(mark, struct ferro_file_operation, mark);
 
-		/* The file is open, so that its dentry stays. */
+		/* The file is open, so its dentry exists. */
 		if (is_subdir((struct dentry *)operation->dentry, dentry))
 			return true;
 	}

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * For debugfs.rs.
- */
+/* Declarations for debugfs.rs. */
 #ifndef _FERROTRACE_SYS_DEBUGFS_H
 #define _FERROTRACE_SYS_DEBUGFS_H
 
@@ -12,16 +10,19 @@ struct file;
 struct module;
 struct mutex;
 
-/* The lock of the list in debugfs.rs. */
+/* Lock of the list in debugfs.rs. */
 extern struct mutex ferro_debugfs_lock;
-/* Whether a struct file_operations and its functions belong to the module that its owner names. */
+/*
+ * True if a struct file_operations and its functions belong to the module that its owner field
+ * names.
+ */
 bool ferro_fops_owner_is_right(const void *operations);
-/* An operation of a file for which the removal of the file waits. On the stack of the task. */
+/* An operation for which the removal of its file waits. On the stack of the task. */
 struct ferro_file_operation {
 	unsigned long mark;
 	const struct dentry *dentry;
 };
-/* The operation is between these two, and @operation stays where it is. */
+/* Mark the start and the end of the operation; @operation does not move between them. */
 void ferro_file_enter(struct ferro_file_operation *operation, const struct file *file);
 void ferro_file_leave(struct ferro_file_operation *operation);
 /*

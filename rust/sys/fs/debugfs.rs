@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs directories, links, and files with a [`FileTable`].
+//! Directories, links, and files with a [`FileTable`] in debugfs.
 //!
-//! Each is removed when its value is dropped, or when the module goes that made it: a value may
-//! have been forgotten (`mem::forget()`).
+//! Each node is removed when its value is dropped, or when the module that made it is unloaded: a
+//! value may have been forgotten (`mem::forget()`).
 //!
-//! Contexts: process; dropping any. Locks: `listed()`, which is not held while something is made or
+//! Contexts: process; drop: any. Locks: `listed()`, which is not held while a node is made or
 //! removed.
 
 use core::mem::ManuallyDrop;
@@ -29,8 +29,8 @@ use crate::sync::deferred_drop::Deferred;
 use crate::sync::mutex::StaticGuard;
 use crate::sync::mutex::StaticMutex;
 
-/// Something in debugfs, with what it needs. Its drop removes it, and waits for the operations of
-/// the files in it.
+/// A node of debugfs, with the objects that it needs. Its drop removes the node, and waits for the
+/// operations of the files in it.
 struct Entry<K> {
     dentry: Dentry,
     // Dropped after the removal.
@@ -38,14 +38,14 @@ struct Entry<K> {
 }
 
 impl<K> Entry<K> {
-    /// Finds what has just been made in `dir`. Errors: -ENOENT if it has been removed again, with
-    /// the directory.
+    /// Finds the node that has just been made in `dir`. Errors: -ENOENT if it has been removed
+    /// again, with the directory.
     fn find(dir: &DirRef, name: &CStr, keeps: K) -> Result<Self> {
         // SAFETY: The name is a string; `dir` is a counted directory, which may have been removed,
         // or NULL, the root.
         let found = unsafe { bindings::debugfs_lookup(name.as_char_ptr(), dir.as_ptr()) };
         let found = NonNull::new(found).ok_or(ENOENT)?;
-        // SAFETY: The lookup has counted it, and found no negative one.
+        // SAFETY: The lookup has taken a reference, and its result is a positive dentry.
         let dentry = unsafe { Dentry::from_counted(found) };
         Ok(Self {
             dentry,
@@ -53,8 +53,8 @@ impl<K> Entry<K> {
         })
     }
 
-    /// Lists it for the module that `origin` is an address in. Errors: no memory, -ESHUTDOWN if
-    /// that is being unloaded.
+    /// Lists the node for the module that contains `origin`. Errors: no memory, -ESHUTDOWN if the
+    /// module is being unloaded.
     fn list(&self, origin: usize, what: &'static str) -> Result {
         let mut listed = listed();
         if is_going(origin) {
@@ -80,23 +80,23 @@ impl<K> Drop for Entry<K> {
             let _ = listed.remove(index);
         }
         drop(listed);
-        // SAFETY: The count keeps the dentry valid; removing what has been removed, with its
-        // directory or with the module that made it, does nothing.
+        // SAFETY: The reference keeps the dentry valid. Removing it again, after its directory or
+        // the module that made it, does nothing.
         unsafe { bindings::debugfs_remove(self.dentry.as_ptr()) };
     }
 }
 
-/// An [`Entry`] that may be dropped anywhere: where nothing may sleep, and where its drop would
-/// wait for the caller, an operation of the file, a work item drops it.
+/// An [`Entry`] that may be dropped in any context. A work item drops it if the caller must not
+/// sleep, or if the drop would wait for the caller, an operation of the file.
 ///
 /// # Invariants
 ///
-/// The entry is there until `drop()`.
+/// The entry is present until `drop()`.
 struct Owned<K: Send + 'static>(ManuallyDrop<Deferred<Entry<K>>>);
 
 impl<K: Send + 'static> Owned<K> {
     fn new(entry: Entry<K>) -> Result<Self> {
-        // INVARIANT: Here it is.
+        // INVARIANT: The entry is present.
         Ok(Self(ManuallyDrop::new(Deferred::new(Ok::<_, Error>(
             entry,
         ))?)))
@@ -105,10 +105,10 @@ impl<K: Send + 'static> Owned<K> {
 
 impl<K: Send + 'static> Drop for Owned<K> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is there; nobody uses `self` after this.
+        // SAFETY: By the type invariant the entry is present; `self` is not used afterwards.
         let entry = unsafe { ManuallyDrop::take(&mut self.0) };
         let dentry = entry.dentry.as_ptr();
-        // SAFETY: Where one may sleep, this is process context; the entry has a count of the
+        // SAFETY: Sleeping is allowed, so this is process context; the entry has a reference to the
         // dentry.
         if may_sleep() && unsafe { bindings::ferro_file_waits_for_itself(dentry) } {
             entry.drop_later();
@@ -117,10 +117,10 @@ impl<K: Send + 'static> Drop for Owned<K> {
 }
 
 // RUST-KERNEL: `kernel::debugfs` has files of one value, and no errors; ours until files can have operations (`mmap()`, `poll()`, `splice()`).
-/// A directory, removed with all that is in it when it is dropped, and so are its subdirectories.
+/// A directory. The drop removes it with its contents, subdirectories included.
 ///
-/// A subdirectory keeps the directory that it is in: that is removed after it. A directory that has
-/// been forgotten is removed when the module that made it goes.
+/// A subdirectory keeps its parent: the parent is removed after it. A forgotten directory is
+/// removed when the module that made it is unloaded.
 pub struct Dir(DirRef);
 
 impl Dir {
@@ -151,18 +151,19 @@ impl Dir {
         Ok(Self(DirRef(Parent::Own(owned))))
     }
 
-    /// The directory, for whoever makes files in it. It is removed when the last such reference has gone, too.
+    /// Returns a reference to the directory, in which files can be made. The directory is removed
+    /// after the last such reference has been dropped, too.
     pub fn to_ref(&self) -> DirRef {
         self.0.clone()
     }
 }
 
-/// An address in the module of the code that calls: the location is data of it.
+/// Returns an address in the module of the calling code: the location is data of that module.
 fn origin_of(caller: &'static Location<'static>) -> usize {
     core::ptr::from_ref(caller).addr()
 }
 
-/// To make files in it.
+/// Gives access to the functions that make files.
 impl Deref for Dir {
     type Target = DirRef;
 
@@ -171,16 +172,17 @@ impl Deref for Dir {
     }
 }
 
-/// A directory to make files in.
+/// A directory in which files can be made.
 #[derive(Clone)]
 pub struct DirRef(Parent);
 
 #[derive(Clone)]
 enum Parent {
     Root,
-    /// Ours. It has been removed if the module has gone that made it and forgot it.
+    /// A directory of this file. It has been removed if the module that made and forgot it was
+    /// unloaded.
     Own(Arc<Owned<DirRef>>),
-    /// Somebody else's, which may have been removed.
+    /// A directory of other code, which may have been removed.
     Others(Dentry),
 }
 
@@ -198,7 +200,8 @@ impl DirRef {
         }))
     }
 
-    /// For the C side: NULL for the root. Valid as long as the object, but the directory may have been removed.
+    /// Returns the C pointer: NULL for the root. It is valid as long as the object, but the
+    /// directory may have been removed.
     pub fn as_ptr(&self) -> *mut bindings::dentry {
         match &self.0 {
             Parent::Root => core::ptr::null_mut(),
@@ -207,14 +210,14 @@ impl DirRef {
         }
     }
 
-    /// Makes a file of an object, which the file keeps.
+    /// Makes a file for an object; the file keeps the object.
     ///
     /// The operations of a file, except those with [`FileOps::OUTLIVES`], must not make files in
-    /// the directory that it is in: while the file is removed, debugfs waits for them with the
+    /// the directory of the file. While the file is removed, debugfs waits for them with the
     /// directory locked.
     ///
-    /// Errors: as for [`Dir::new`]; -EINVAL if the table says that it belongs to another module than the one whose code it
-    /// has; -ENOENT if the directory has been removed or debugfs is not there yet.
+    /// Errors: as for [`Dir::new`]; -EINVAL if the owner of the table is not the module of its
+    /// code; -ENOENT if the directory has been removed or debugfs is not initialised.
     pub fn file<T: FileOps>(
         &self,
         name: &CStr,
@@ -223,7 +226,7 @@ impl DirRef {
         object: ARef<T>,
     ) -> Result<File<T>> {
         let owner = table.owner();
-        // SAFETY: A table is a `struct file_operations`, which stays: it is a static.
+        // SAFETY: A table is a `struct file_operations`, and a static.
         if !unsafe { bindings::ferro_fops_owner_is_right(table.as_ptr().cast()) } {
             return Err(EINVAL);
         }
@@ -231,12 +234,13 @@ impl DirRef {
         let (dir, fops) = (self.as_ptr(), table.as_ptr());
         let data = core::ptr::from_ref::<T>(&object).cast_mut().cast();
         // SAFETY: The name is a string; `dir` is a counted directory, which may have been removed,
-        // or NULL, the root. The object is of the table's type. debugfs lets nobody open the file
-        // any more once it has been removed, which `File` does before it gives up the object.
+        // or NULL, the root. The object has the table's type. Debugfs lets no task open a removed
+        // file, and `File` removes it before it drops the object.
         from_err_ptr(unsafe {
             if T::OUTLIVES {
-                // An open file has a count of the object, so its operations need no protection
-                // against removal, and those that the protecting ones do not forward work.
+                // An open file has a reference to the object, so its operations need no protection
+                // against removal. Without the protection, operations that its proxies do not
+                // forward work, too.
                 bindings::debugfs_create_file_unsafe(text, mode, dir, data, fops)
             } else {
                 let aux = core::ptr::null();
@@ -249,7 +253,7 @@ impl DirRef {
             entry.dentry.set_size(size);
         }
         if !owner.is_null() {
-            // A module's structure is part of it.
+            // A module's table is part of the module.
             entry.list(owner.addr(), "file")?;
         }
         Ok(File(Owned::new(entry)?))
@@ -270,12 +274,12 @@ impl DirRef {
     }
 }
 
-/// A symbolic link, removed when it is dropped.
+/// A symbolic link. The drop removes it.
 pub struct Link(#[expect(dead_code, reason = "for its drop")] Owned<()>);
 
-/// Something that a module has made.
+/// A node that a module has made.
 struct Listed {
-    /// Counted by the [`Entry`] that has put it here.
+    /// The [`Entry`] that is listed here holds the reference.
     dentry: *mut bindings::dentry,
     /// An address in the module.
     origin: usize,
@@ -285,16 +289,16 @@ struct Listed {
 // SAFETY: Dentries may be used by any task.
 unsafe impl Send for Listed {}
 
-/// Locks the list of what modules have made.
+/// Locks the list of nodes made by modules.
 fn listed() -> StaticGuard<KVVec<Listed>> {
     static LISTED: StaticMutex<KVVec<Listed>> =
-        // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
+        // SAFETY: A mutex from DEFINE_MUTEX(), with no other purpose.
         unsafe { StaticMutex::new(&raw mut bindings::ferro_debugfs_lock, KVVec::new()) };
     LISTED.lock()
 }
 
-/// For `debugfs.c`: removes what a module has made that is being unloaded. No file of it is open,
-/// since that would have kept it.
+/// Entry point of `debugfs.c`: removes the nodes of a module that is being unloaded. Their files
+/// are not open, since an open file keeps the module.
 ///
 /// # Safety
 ///
@@ -305,36 +309,36 @@ unsafe extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
         let mut listed = listed();
         // SAFETY: By the rules of this function.
         let is_its = |one: &Listed| unsafe { bindings::ferro_within_module(one.origin, module) };
-        // What is in a directory comes after it.
+        // The nodes in a directory follow it in the list.
         let index = listed.iter().rposition(is_its)?;
         let one = listed.remove(index).ok()?;
         let dentry = NonNull::new(one.dentry)?;
-        // SAFETY: What is in the list is counted: an `Entry` takes itself out before it gives up
-        // its count.
+        // SAFETY: Each listed node has a reference: an `Entry` removes itself from the list before
+        // it drops its reference.
         Some((unsafe { Dentry::get(dentry) }, one.what))
     };
     while let Some((dentry, what)) = next() {
         pr_notice!("a module that goes has left a {what} in debugfs\n");
-        // SAFETY: The dentry is counted; what has been removed may be removed again.
+        // SAFETY: The dentry is counted; a removed one may be removed again.
         unsafe { bindings::debugfs_remove(dentry.as_ptr()) };
     }
 }
 
-/// A file, removed when it is dropped.
+/// A file. The drop removes it.
 pub struct File<T: FileOps>(Owned<ARef<T>>);
 
-/// Gives a file of debugfs another name in its directory.
+/// Renames a file of debugfs within its directory.
 ///
 /// Errors: -EEXIST, -ENOMEM, -ENOENT if it has been removed.
 pub fn rename(file: &Dentry, name: &CStr) -> Result {
-    // SAFETY: The dentry is counted; the format takes a string, which is here.
+    // SAFETY: The dentry is counted; the format takes a string, which is passed.
     to_result(unsafe {
         bindings::debugfs_change_name(file.as_ptr(), c"%s".as_char_ptr(), name.as_char_ptr())
     })
 }
 
 impl<T: FileOps> File<T> {
-    /// Gives it another name in its directory. Errors: as for [`rename`].
+    /// Renames the file within its directory. Errors: as for [`rename`].
     pub fn rename(&self, name: &CStr) -> Result {
         rename(&self.0 .0.dentry, name)
     }

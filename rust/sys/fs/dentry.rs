@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names of files in a file system.
+//! Counted dentries.
 //!
 //! Contexts: process, except for [`Dentry::add_size`].
 
@@ -11,47 +11,48 @@ use kernel::bindings;
 // RUST-KERNEL: there is no `kernel::fs` type for this; ours until there is.
 /// A counted reference to a positive dentry.
 ///
-/// It stays valid when the file is removed, by whomever.
+/// The dentry stays valid when the file is removed.
 ///
 /// # Invariants
 ///
-/// The object owns a count of the dentry, and the dentry has an inode.
+/// The object owns a reference to the dentry, and the dentry has an inode.
 pub struct Dentry(NonNull<bindings::dentry>);
 
 // SAFETY: Dentries are counted atomically and may be used by any task.
 unsafe impl Send for Dentry {}
-// SAFETY: What a shared one allows is to set the size of the inode, one word, as `i_size_write()` does on 64-bit machines.
+// SAFETY: A shared one allows setting the size of the inode, one word, as `i_size_write()` does on
+// 64-bit machines.
 unsafe impl Sync for Dentry {}
 
 impl Dentry {
-    /// Takes another count of a dentry.
+    /// Takes another reference to a dentry.
     ///
     /// # Safety
     ///
     /// `dentry` points to a live dentry with an inode.
     pub unsafe fn get(dentry: NonNull<bindings::dentry>) -> Self {
         // SAFETY: By the rules of this function.
-        // INVARIANT: The count has just been taken.
+        // INVARIANT: The reference has just been taken.
         unsafe { bindings::ferro_dget(dentry.as_ptr()) };
         Self(dentry)
     }
 
-    /// Takes over a count of a dentry.
+    /// Takes over a reference to a dentry.
     ///
     /// # Safety
     ///
-    /// `dentry` points to a live dentry with an inode, and the caller gives up a count of it.
+    /// `dentry` points to a live dentry with an inode, and the caller gives up a reference to it.
     pub unsafe fn from_counted(dentry: NonNull<bindings::dentry>) -> Self {
         // INVARIANT: By the rules of this function.
         Self(dentry)
     }
 
-    /// The C pointer, without a count of its own.
+    /// Returns the C pointer, without a reference of its own.
     pub fn as_ptr(&self) -> *mut bindings::dentry {
         self.0.as_ptr()
     }
 
-    /// Sets the size that `stat` shows. Context: any; nobody else changes it meanwhile.
+    /// Sets the size that `stat` shows. Context: any; one writer at a time.
     pub fn set_size(&self, size: usize) {
         let size = bindings::loff_t::try_from(size).unwrap_or(bindings::loff_t::MAX);
         // SAFETY: By the type invariant.
@@ -75,7 +76,7 @@ impl Clone for Dentry {
 
 impl Drop for Dentry {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the object owns a count.
+        // SAFETY: By the type invariant the object owns a reference.
         unsafe { bindings::dput(self.as_ptr()) };
     }
 }
