@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks, when this is compiled, that the bindings put the fields which our crates touch where the C
-//! compiler does.
+//! Compile-time checks that the bindings have the fields that our crates use at the offsets of the
+//! C compiler.
 //!
-//! bindgen normally checks this in tests that the kernel leaves out, and it does get a layout wrong now
-//! and then: an empty structure with an alignment (`struct sched_statistics` without `CONFIG_SCHEDSTATS`)
-//! has none in its translation unless it is opaque, which would move the rest of `struct task_struct`, and
-//! clients read that by `kernel::task::Task`.
+//! Bindgen normally checks this in tests that the kernel leaves out, and sometimes gets a layout
+//! wrong. It drops the alignment of an empty structure (`struct sched_statistics` without
+//! `CONFIG_SCHEDSTATS`) unless the structure is opaque. That would move the rest of `struct
+//! task_struct`, which clients read by `kernel::task::Task`.
 
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// Checks it for fields of structures in the bindings.
+/// Checks the offsets of fields of structures in the bindings.
 #[macro_export]
 macro_rules! same_offset {
     ($($type:ident . $field:ident),* $(,)?) => { ::kernel::macros::paste! {

@@ -146,7 +146,7 @@ impl Drop for ModuleRef {
 pub struct JumpLabelLock(NotThreadSafe);
 
 impl JumpLabelLock {
-    /// Context: process; sleeps.
+    /// Takes the lock. Context: process; sleeps.
     pub fn new() -> Self {
         // SAFETY: A mutex may be taken in process context, which this function requires. `drop()`
         // unlocks it in the same task, as the guard is not `Send`; a forgotten guard keeps it

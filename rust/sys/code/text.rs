@@ -77,8 +77,8 @@ struct Loaded {
 ///
 /// # Invariants
 ///
-/// Only used with `text_mutex` held. Has every module that a notifier was told of as coming, and not yet as
-/// going: its memory is freed after that.
+/// Only used with `text_mutex` held. Has every module whose COMING notification has arrived, and whose
+/// GOING notification has not: its memory is freed after that.
 struct TextModules(UnsafeCell<KVVec<Loaded>>);
 
 // SAFETY: By the type invariant it is used with `text_mutex` held, which one task at a time has.

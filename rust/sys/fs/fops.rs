@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files with operations of our own: read, write, poll, mmap, and splice (`splice.rs`).
+//! Files with operations in Rust: read, write, poll, mmap, and splice (`splice.rs`).
 //!
-//! Contexts: process, except that a page fault may come from any place that touches user memory.
+//! Contexts: process; a page fault: any code that accesses user memory.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -24,7 +24,7 @@ use crate::mm::pages::PageRef;
 use crate::sync::refcounted::Shared;
 use crate::sync::wait::WaitQueue;
 
-/// What `poll()` can answer; the values of `<linux/eventpoll.h>`.
+/// Events of `poll()`; the values of `<linux/eventpoll.h>`.
 pub mod events {
     use kernel::bindings;
 
@@ -34,42 +34,45 @@ pub mod events {
     pub const RDNORM: u32 = bindings::POLLRDNORM;
     /// Something is wrong.
     pub const ERR: u32 = bindings::POLLERR;
-    /// The other side is gone.
+    /// The other side has hung up.
     pub const HUP: u32 = bindings::POLLHUP;
 }
 
-/// The operations of a file that belongs to an object.
+/// File operations of an object.
 ///
-/// An open file has a count of its object, so the object outlives the file and its mappings.
+/// An open file has a reference to its object, so the object outlives the file and its mappings.
 ///
 /// # Safety
 ///
 /// `i_private` of every inode whose operations are a [`FileTable`] of this type points to a live
 /// object of this type whenever the file is opened.
 pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
-    /// Whether `pread()` may read from a position. A stream refuses it. Neither can `lseek()`.
+    /// True if `pread()` may read from a position; a stream refuses it. `lseek()` fails in either
+    /// case.
     const SEEKABLE: bool = false;
 
-    /// Whether the file can be mapped; `mmap()` fails with -ENODEV otherwise.
+    /// True if the file can be mapped; `mmap()` fails with -ENODEV otherwise.
     const MAPPABLE: bool = false;
 
-    /// True if operations in progress, and those of files that are open, go on when the file is
-    /// removed. Otherwise the removal waits for them, and later ones fail; only an operation that
-    /// removes a file does not wait: a work item does.
+    /// True if operations in progress, and those of open files, continue when the file is removed.
+    /// Otherwise the removal waits for operations in progress, and later ones fail. An operation
+    /// that removes its own file does not wait: a work item removes it.
     const OUTLIVES: bool = Self::MAPPABLE;
 
-    /// Whether `splice()` and `sendfile()` take data from the file; they fail with -EINVAL otherwise.
+    /// True if `splice()` and `sendfile()` take data from the file; they fail with -EINVAL
+    /// otherwise.
     const SPLICEABLE: bool = false;
 
-    /// What a file that is being opened has instead of this object, if anything.
+    /// Returns the object that a file gets at open() instead of this one, if any.
     fn opened(&self) -> Result<Option<ARef<Self>>> {
         Ok(None)
     }
 
-    /// Copies data out; what has been copied is in `to`.
+    /// Copies data out; `to` counts the copied bytes.
     fn read(&self, to: &mut UserDst) -> Result;
 
-    /// The memory that [`PipeDst::lend`] lends. It is part of the object, so it lives as long as the file.
+    /// Returns the memory that [`PipeDst::lend`] lends. It is part of the object, so it lives as
+    /// long as the file.
     fn memory(&self) -> Option<&PageBuf> {
         None
     }
@@ -79,8 +82,8 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
         Err(EINVAL)
     }
 
-    /// What [`PipeDst::lend`] got `token` for is in no pipe any more. Context: process; a pipe may be
-    /// locked.
+    /// Takes back a loan of [`PipeDst::lend`] that is in no pipe. `token` identifies it. Context:
+    /// process; a pipe may be locked.
     fn give_back(&self, _token: usize) {}
 
     /// Takes a value that is exactly as long as the write.
@@ -88,41 +91,42 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
         Err(EINVAL)
     }
 
-    /// What pollers wait for. The queue is part of the object, so it lives as long as the file.
+    /// Returns the queue of pollers. The queue is part of the object, so it lives as long as the
+    /// file.
     fn wait_queue(&self) -> Option<&WaitQueue> {
         None
     }
 
-    /// Says which of [`events`] are there, called once the poller is in the queue. A file that
-    /// nobody has to wait for is always readable.
+    /// Returns the pending [`events`]; called once the poller is in the queue. A file without a
+    /// queue is always readable.
     fn events(&self) -> u32 {
         events::IN | events::RDNORM
     }
 
-    /// The size of the file, if its contents have a fixed place; it is 0 otherwise.
+    /// Returns the size of the file, if its contents have fixed positions; otherwise 0.
     fn size(&self) -> usize {
         0
     }
 
-    /// Allows a mapping, which will be read-only for good if it is now, or refuses it.
+    /// Allows or refuses a mapping. A mapping that is read-only now stays read-only.
     fn mmap(&self, _request: &MmapRequest) -> Result {
         Err(ENODEV)
     }
 
-    /// The page at this index of a mapping that [`FileOps::mmap`] allowed.
+    /// Returns the page at an index of a mapping that [`FileOps::mmap`] allowed.
     fn page(&self, _index: usize) -> Option<PageRef> {
         None
     }
 }
 
-/// A small file with a value in it, for [`Shared`] objects: safe to implement, since
-/// [`DirRef::file`](crate::fs::debugfs::DirRef::file) sees to it that file and object fit together.
+/// A small file with a value, for [`Shared`] objects. Safe to implement, because
+/// [`DirRef::file`](crate::fs::debugfs::DirRef::file) makes sure that file and object match.
 pub trait NodeOps: Send + Sync + Sized + 'static {
     /// As [`FileOps::OUTLIVES`].
     const OUTLIVES: bool = false;
 
-    /// What a file that is being opened has instead of this value, if anything: what can change between two
-    /// reads has to be the same for a reader that takes it piece by piece.
+    /// Returns the value that a file gets at open() instead of this one, if any. A value that can
+    /// change between two reads needs a snapshot for readers that take it piece by piece.
     fn snapshot(&self) -> Result<Option<Self>> {
         Ok(None)
     }
@@ -130,13 +134,14 @@ pub trait NodeOps: Send + Sync + Sized + 'static {
     /// Copies the value out, with [`UserDst::copy_at_position`].
     fn read(&self, to: &mut UserDst) -> Result;
 
-    /// Takes a value. Errors: -EINVAL if the file is not to be written.
+    /// Takes a value. Errors: -EINVAL for a read-only file.
     fn write(&self, _from: &UserSrc) -> Result {
         Err(EINVAL)
     }
 }
 
-// SAFETY: `DirRef::file()` is the only way to make a file with such a table, and its data is the object.
+// SAFETY: `DirRef::file()` is the only way to make a file with such a table, and its data is the
+// object.
 unsafe impl<T: NodeOps> FileOps for Shared<T> {
     const SEEKABLE: bool = true;
     const OUTLIVES: bool = T::OUTLIVES;
@@ -156,13 +161,13 @@ unsafe impl<T: NodeOps> FileOps for Shared<T> {
     }
 }
 
-/// What an `mmap()` asks for.
+/// Request of an `mmap()`.
 pub struct MmapRequest {
     /// Bytes to map.
     pub size: usize,
     /// First page of the file to map.
     pub page_offset: usize,
-    /// Whether the mapping shall be writable.
+    /// True if the mapping is to be writable.
     pub writable: bool,
 }
 
@@ -175,15 +180,15 @@ pub struct FileTable<T>(bindings::file_operations, PhantomData<fn(T)>);
 unsafe impl<T> Sync for FileTable<T> {}
 
 impl<T: FileOps> FileTable<T> {
-    /// The operations of `T`, in the code of `owner`, which stays loaded while a file is open.
+    /// Makes the table of `T`, in the code of `owner`, which stays loaded while a file is open.
     ///
-    /// Whoever makes files of it gets -EINVAL if the code is that of another module.
+    /// Making a file with it fails with -EINVAL if the code belongs to another module.
     pub const fn new(owner: &ThisModule) -> Self {
         Self::with_owner(owner.as_ptr())
     }
 
-    /// The operations of `T`, for code that is built into the kernel. In a module no files can be made of it, as with
-    /// a wrong owner.
+    /// Makes the table of `T` for code that is built into the kernel. In a module, making a file
+    /// with it fails, as with a wrong owner.
     pub const fn built_in() -> Self {
         Self::with_owner(core::ptr::null_mut())
     }
@@ -209,12 +214,12 @@ impl<T: FileOps> FileTable<T> {
         Self(table, PhantomData)
     }
 
-    /// The module that stays loaded while a file is open; NULL for the kernel.
+    /// Returns the module that stays loaded while a file is open; NULL for the kernel.
     pub(crate) fn owner(&self) -> *mut bindings::module {
         self.0.owner
     }
 
-    /// For the C side.
+    /// Returns the table for C code.
     pub const fn as_ptr(&self) -> *const bindings::file_operations {
         &raw const self.0
     }
@@ -224,11 +229,11 @@ impl<T: FileOps> FileTable<T> {
 ///
 /// `file` is a file opened by [`open::<T>`], and the result is not used after its release.
 pub(crate) unsafe fn object<'a, T: FileOps>(file: *const bindings::file) -> &'a T {
-    // SAFETY: `open()` left a counted pointer there.
+    // SAFETY: `open()` has stored a counted pointer there.
     unsafe { &*(*file).private_data.cast::<T>() }
 }
 
-/// Runs an operation; `is_awaited` says that the removal of the file waits for it.
+/// Runs an operation; `is_awaited` is true if the removal of the file waits for it.
 ///
 /// # Safety
 ///
@@ -242,11 +247,11 @@ unsafe fn operate<R>(
         return operation();
     }
     let mut mark = bindings::ferro_file_operation::default();
-    // SAFETY: The mark stays where it is until it is taken away below; `file` is open by the rules
-    // of this function.
+    // SAFETY: The mark does not move until it is removed below; `file` is open by the rules of this
+    // function.
     unsafe { bindings::ferro_file_enter(&raw mut mark, file) };
     let result = operation();
-    // SAFETY: It is the mark from above.
+    // SAFETY: This is the mark from above.
     unsafe { bindings::ferro_file_leave(&raw mut mark) };
     result
 }
@@ -266,13 +271,13 @@ unsafe extern "C" fn open<T: FileOps>(
         Ok(other) => other.unwrap_or(object),
         Err(error) => return error.to_errno(),
     };
-    // SAFETY: The file is being opened; nobody else uses the field.
+    // SAFETY: The file is being opened; no other code uses the field.
     unsafe { (*file).private_data = ARef::into_raw(object).as_ptr().cast() };
     if T::SEEKABLE {
         return 0;
     }
     if T::SPLICEABLE {
-        // sendfile() wants a file that says it can be positioned; `no_llseek()` puts that right.
+        // sendfile() needs a file with positions; `no_llseek()` refuses them otherwise.
         // SAFETY: The file is being opened.
         unsafe { bindings::ferro_file_no_positions(file) };
         return 0;
@@ -299,7 +304,7 @@ unsafe extern "C" fn release<T: FileOps>(
     _inode: *mut bindings::inode,
     file: *mut bindings::file,
 ) -> c_int {
-    // SAFETY: `open()` left the pointer and the count, which this takes back.
+    // SAFETY: `open()` has stored the pointer with its reference, which this takes back.
     unsafe {
         drop(ARef::from_raw(NonNull::new_unchecked(
             (*file).private_data.cast::<T>(),
@@ -308,7 +313,7 @@ unsafe extern "C" fn release<T: FileOps>(
     0
 }
 
-/// What a `read()` or `write()` that failed returns.
+/// Returns the result of a failed `read()` or `write()`.
 fn errno(e: Error) -> isize {
     isize::try_from(e.to_errno()).unwrap_or(isize::MIN)
 }
@@ -334,9 +339,10 @@ unsafe extern "C" fn read<T: FileOps>(
     match (result, isize::try_from(dst.done())) {
         (Err(e), _) if dst.done() == 0 => errno(e),
         (_, Ok(done)) => {
-            // A read that gave nothing leaves the position alone.
+            // A read that returned nothing does not change the position.
             let end = dst.end().unwrap_or(start.saturating_add(dst.done()));
-            // SAFETY: The VFS passes a pointer to the position of this call, which nobody else uses during it.
+            // SAFETY: The VFS passes a pointer to the position of this call, which no other code
+            // uses during it.
             unsafe { *position = bindings::loff_t::try_from(end).unwrap_or(bindings::loff_t::MAX) };
             done
         }
@@ -362,14 +368,15 @@ unsafe extern "C" fn splice_read<T: FileOps>(
     };
     // SAFETY: The file is open.
     let object = unsafe { object::<T>(file) };
-    // SAFETY: The file is open, with our operations, of this object; the pipe is locked.
+    // SAFETY: The file is open, with our operations, for this object; the pipe is locked.
     let mut dst = unsafe { PipeDst::new(object, pipe, counted, len) };
     let result = object.splice(&mut dst);
     match (result, isize::try_from(dst.done())) {
         (Err(e), _) if dst.done() == 0 => errno(e),
         (_, Ok(done)) => {
             let end = dst.end().unwrap_or(start.saturating_add(dst.done()));
-            // SAFETY: The VFS passes a pointer to the position of this splice, which nobody else uses during it.
+            // SAFETY: The VFS passes a pointer to the position of this splice, which no other code
+            // uses during it.
             unsafe { *position = bindings::loff_t::try_from(end).unwrap_or(bindings::loff_t::MAX) };
             done
         }
@@ -407,8 +414,8 @@ unsafe extern "C" fn poll<T: FileOps>(
     // SAFETY: The file is open.
     let object = unsafe { object::<T>(file) };
     if let Some(queue) = object.wait_queue() {
-        // SAFETY: The pointers are those of the call in progress. The poller leaves the queue
-        // before it gives up the file, and the file keeps the object with its queue.
+        // SAFETY: The pointers belong to the call in progress. The poller leaves the queue before
+        // it drops the file, and the file keeps the object with its queue.
         unsafe { bindings::poll_wait(file, queue.as_ptr(), table) };
     }
     let events = object.events();
@@ -438,8 +445,9 @@ unsafe extern "C" fn mmap_prepare<T: FileOps>(desc: *mut bindings::vm_area_desc)
     if let Err(e) = object.mmap(&request) {
         return e.to_errno();
     }
-    // SAFETY: The description is the caller's until the mapping is made of it, and this is the time to set its operations. They
-    // find the object in `private_data`: the mapping holds the file, and the file the object.
+    // SAFETY: The caller owns the description until the mapping is made from it, and may set its
+    // operations now. They find the object in `private_data`: the mapping holds the file, and the
+    // file the object.
     unsafe {
         bindings::ferro_mmap_fix(desc, request.writable);
         (*desc).vm_ops = const { &vm_ops::<T>() };
@@ -458,7 +466,7 @@ const fn vm_ops<T: FileOps>() -> bindings::vm_operations_struct {
 ///
 /// Called for a fault in a mapping that [`mmap_prepare::<T>`] set up.
 unsafe extern "C" fn fault<T: FileOps>(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
-    // SAFETY: `mmap_prepare()` left the object in the mapping, whose file keeps it.
+    // SAFETY: `mmap_prepare()` has stored the object in the mapping, whose file keeps it.
     let (object, index) = unsafe {
         let inner = &(*vmf).__bindgen_anon_1;
         (&*(*inner.vma).vm_private_data.cast::<T>(), inner.pgoff)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Functions for what Rust cannot call: macros and static inline functions.
- */
+/* Wrappers for macros and static inline functions, which Rust cannot call. */
 #include <linux/dcache.h>
 #include <linux/export.h>
 #include <linux/fs.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for what Rust cannot call: macros and static inline functions.
- * Each does what the macro or function in its name does.
+ * Wrappers for macros and static inline functions, which Rust cannot call. Each is named after the
+ * macro or function that it wraps.
  */
 #ifndef _FERROTRACE_SYS_FS_HELPERS_H
 #define _FERROTRACE_SYS_FS_HELPERS_H
@@ -15,13 +15,13 @@ struct pipe_buf_operations;
 struct pipe_inode_info;
 struct vm_area_desc;
 
-/* mm.h: what a mapping asks for. */
+/* mm.h: the request of a mapping. */
 size_t ferro_mmap_size(const struct vm_area_desc *desc);
 bool ferro_mmap_writable(const struct vm_area_desc *desc);
 /* Forbid growing the mapping, dumping it, and, unless it is writable now, making it writable later. */
 void ferro_mmap_fix(struct vm_area_desc *desc, bool writable);
 
-/* fs.h: whether the file was opened for reading. */
+/* fs.h: true if the file was opened for reading. */
 bool ferro_file_readable(const struct file *file);
 /* Only read() and sendfile() at the file's position: no pread(), no pwrite(). */
 void ferro_file_no_positions(struct file *file);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files: debugfs, the operations of a file, what these are given of user space, text for `read()`, and pages for pipes.
+//! Files: debugfs, file operations, user memory, text for `read()`, and pages for pipes.
 
 pub mod debugfs;
 pub mod dentry;

@@ -2,9 +2,9 @@
 
 //! `splice()` and `sendfile()`: an object's pages in pipes, without a copy.
 //!
-//! A pipe buffer keeps the file that it came from open, and with it the object, its pages and its
-//! module. It has no reference to the page of its own, so that [`PageBuf::is_shared`] tells who else
-//! has: sockets keep pages beyond the pipe buffer.
+//! A pipe buffer keeps its file open, and with it the object, its pages and its module. It has no
+//! page reference of its own. So [`PageBuf::is_shared`] reports other users: sockets keep pages
+//! beyond the pipe buffer.
 //!
 //! Contexts: process; the pipe is locked.
 
@@ -20,11 +20,11 @@ use crate::fs::fops::object;
 use crate::fs::fops::FileOps;
 use crate::mm::pages::PageBuf;
 
-/// Where a `splice()` wants its data.
+/// Destination of a `splice()`.
 pub struct PipeDst<'a> {
     pipe: *mut bindings::pipe_inode_info,
     file: NonNull<bindings::file>,
-    /// The object's own, which the file keeps.
+    /// Memory of the object, which the file keeps.
     memory: Option<&'a PageBuf>,
     give_back: GiveBack,
     left: usize,
@@ -32,35 +32,35 @@ pub struct PipeDst<'a> {
     end: Option<usize>,
 }
 
-/// Tells the object of a file that a loan has come back.
+/// Tells the object of a file that a loan has ended.
 type GiveBack = unsafe fn(NonNull<bindings::file>, usize);
 
-/// What a pipe buffer's `private` points to: a run of bytes that is in pipes.
+/// A run of bytes that is in pipes; `private` of a pipe buffer points to it.
 struct Loan {
-    /// Pipe buffers with a part of it.
+    /// Number of pipe buffers with a part of it.
     buffers: Refcount,
-    /// Counted.
+    /// A counted reference.
     file: NonNull<bindings::file>,
     give_back: GiveBack,
     token: usize,
 }
 
 impl Loan {
-    /// Gives up a count.
+    /// Drops a reference.
     ///
     /// # Safety
     ///
-    /// The caller owns it.
+    /// The caller owns the reference.
     unsafe fn put(this: NonNull<Self>) {
-        // SAFETY: The count keeps the loan.
+        // SAFETY: The reference keeps the loan.
         if !unsafe { this.as_ref() }.buffers.dec_and_test() {
             return;
         }
-        // SAFETY: It came from a box, and nobody has a count any more.
+        // SAFETY: The loan was allocated as a box, and has no references left.
         let loan = unsafe { KBox::from_raw(this.as_ptr()) };
-        // SAFETY: The file is open, and of the type that `give_back` is made for.
+        // SAFETY: The file is open, and has the type for which `give_back` is made.
         unsafe { (loan.give_back)(loan.file, loan.token) };
-        // SAFETY: The loan's count. What is left of the file is done later, by code of the kernel.
+        // SAFETY: The loan owns this reference. The kernel releases the file later.
         unsafe { bindings::fput(loan.file.as_ptr()) };
     }
 }
@@ -68,8 +68,8 @@ impl Loan {
 impl<'a> PipeDst<'a> {
     /// # Safety
     ///
-    /// `pipe` is locked; `file` is an open file with operations of `T`, of this object. Both stay so as long as this
-    /// exists.
+    /// `pipe` is locked; `file` is an open file of this object with operations of `T`. Both stay so
+    /// as long as the result exists.
     pub(crate) unsafe fn new<T: FileOps>(
         object: &'a T,
         pipe: *mut bindings::pipe_inode_info,
@@ -87,33 +87,34 @@ impl<'a> PipeDst<'a> {
         }
     }
 
-    /// Bytes that are still asked for.
+    /// Returns the number of bytes that are still requested.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Bytes that are in the pipe.
+    /// Returns the number of bytes in the pipe.
     pub(crate) fn done(&self) -> usize {
         self.done
     }
 
-    /// The file's position afterwards, where it is not the number of bytes so far.
+    /// Returns the file's next position, if it differs from the number of bytes so far.
     pub(crate) fn end(&self) -> Option<usize> {
         self.end
     }
 
-    /// Sets the file's position after this, as [`UserDst::end_at`](crate::fs::uaccess::UserDst::end_at).
+    /// Sets the file's next position, as [`UserDst::end_at`](crate::fs::uaccess::UserDst::end_at).
     pub fn end_at(&mut self, position: usize) {
         self.end = Some(position);
     }
 
-    /// Lends `len` bytes of [`FileOps::memory`] to the pipe, or as many of them as it has room for,
-    /// and returns how many.
+    /// Lends `len` bytes of [`FileOps::memory`] to the pipe, or as many of them as the pipe has
+    /// room for. Returns the number of bytes lent.
     ///
-    /// The bytes must not change before the object gets `token` back, by [`FileOps::give_back`]: once
-    /// for this call, when all pipe buffers have been used up, or at once if it fails.
+    /// The bytes must not change before the object gets `token` back by [`FileOps::give_back`].
+    /// That happens once for this call: when all pipe buffers have been consumed, or at once on an
+    /// error.
     ///
-    /// Errors: -EAGAIN if the pipe is full, -EPIPE if nobody reads it, -ENOMEM, -EINVAL for bytes
+    /// Errors: -EAGAIN if the pipe is full, -EPIPE if it has no readers, -ENOMEM, -EINVAL for bytes
     /// outside of the memory.
     pub fn lend(&mut self, start: usize, len: usize, token: usize) -> Result<usize> {
         let loan = KBox::new(
@@ -129,14 +130,14 @@ impl<'a> PipeDst<'a> {
             // SAFETY: By the rules of `new()`.
             unsafe { (self.give_back)(self.file, token) }
         })?;
-        // SAFETY: The file is open; the count belongs to the loan.
+        // SAFETY: The file is open; the reference belongs to the loan.
         unsafe { bindings::ferro_get_file(self.file.as_ptr()) };
         let loan = KBox::leak(loan).into();
         let lent = self.fill(loan, start, len.min(self.left));
-        // SAFETY: The count of `KBox::new()` above.
+        // SAFETY: The reference of `KBox::new()` above.
         unsafe { Loan::put(loan) };
         let lent = lent?;
-        // No overflow: it is at most what was left.
+        // No overflow: this is at most the rest.
         self.left -= lent;
         self.done += lent;
         Ok(lent)
@@ -154,8 +155,8 @@ impl<'a> PipeDst<'a> {
             let (in_page, bytes) = (u32::try_from(offset)?, u32::try_from(part)?);
             // SAFETY: The loan is counted.
             unsafe { loan.as_ref() }.buffers.inc();
-            // SAFETY: The pipe is locked; it takes over the count, or gives it up. The loan keeps the
-            // file, and so the object with its memory.
+            // SAFETY: The pipe is locked; it takes over the reference, or drops it. The loan keeps
+            // the file, and so the object with its memory.
             let result = to_result(unsafe {
                 bindings::ferro_add_to_pipe(
                     self.pipe,
@@ -184,7 +185,7 @@ unsafe fn give_back<T: FileOps>(file: NonNull<bindings::file>, token: usize) {
     unsafe { object::<T>(file.as_ptr()) }.give_back(token);
 }
 
-/// There is no `try_steal()`: the pages stay the object's.
+/// Has no `try_steal()`: the pages belong to the object.
 static PIPE_BUF_OPS: bindings::pipe_buf_operations = bindings::pipe_buf_operations {
     confirm: None,
     release: Some(release),
@@ -192,24 +193,24 @@ static PIPE_BUF_OPS: bindings::pipe_buf_operations = bindings::pipe_buf_operatio
     get: Some(get),
 };
 
-/// The loan of a pipe buffer.
+/// Returns the loan of a pipe buffer.
 ///
 /// # Safety
 ///
 /// `buf` is a pipe buffer with [`PIPE_BUF_OPS`].
 unsafe fn loan_of(buf: *mut bindings::pipe_buffer) -> NonNull<Loan> {
-    // SAFETY: `PipeDst::fill()` left a pointer there that is not NULL.
+    // SAFETY: `PipeDst::fill()` has stored a pointer there that is not NULL.
     unsafe { NonNull::new_unchecked(core::ptr::with_exposed_provenance_mut((*buf).private)) }
 }
 
 /// # Safety
 ///
-/// Called by the pipe for a buffer with [`PIPE_BUF_OPS`] that it is done with.
+/// Called by the pipe to release a buffer with [`PIPE_BUF_OPS`].
 unsafe extern "C" fn release(
     _pipe: *mut bindings::pipe_inode_info,
     buf: *mut bindings::pipe_buffer,
 ) {
-    // SAFETY: The buffer has a count, which goes with it.
+    // SAFETY: The buffer owns a reference, and is not used afterwards.
     unsafe { Loan::put(loan_of(buf)) };
 }
 
@@ -220,7 +221,7 @@ unsafe extern "C" fn get(
     _pipe: *mut bindings::pipe_inode_info,
     buf: *mut bindings::pipe_buffer,
 ) -> bool {
-    // SAFETY: The buffer has a count.
+    // SAFETY: The buffer owns a reference.
     unsafe { loan_of(buf).as_ref() }.buffers.inc();
     true
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Text of any length, for files that are written whole when they are opened.
+//! Text of any length, for files that are written completely at open().
 //!
 //! Contexts: process.
 
@@ -9,17 +9,17 @@ use kernel::fmt::Write;
 use kernel::prelude::*;
 
 // RUST-KERNEL: `kernel::seq_file` prints into a file that C has opened; ours until it can open one.
-/// Text that grows as it is written.
+/// Text buffer that grows on writes.
 #[derive(Default)]
 pub struct TextBuffer(KVVec<u8>);
 
 impl TextBuffer {
-    /// No text.
+    /// Makes an empty buffer.
     pub const fn new() -> Self {
         Self(KVVec::new())
     }
 
-    /// What has been written.
+    /// Returns the written bytes.
     pub fn into_bytes(self) -> KVVec<u8> {
         self.0
     }

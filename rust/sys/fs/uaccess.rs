@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of user space that `read()` fills and `write()` brings.
+//! User memory of a `read()` or `write()`.
 //!
 //! Contexts: process.
 
@@ -13,7 +13,7 @@ use kernel::uaccess::UserSlice;
 
 use crate::mm::pages::MemRange;
 
-/// Where a `read()` wants its data.
+/// Destination of a `read()`.
 pub struct UserDst {
     ptr: UserPtr,
     left: usize,
@@ -23,7 +23,8 @@ pub struct UserDst {
 }
 
 impl UserDst {
-    /// So many bytes from `ptr` on, which is checked when they are written, and where in the file they begin.
+    /// Makes a destination of `left` bytes at `ptr`, which is checked by the writes, for a read at
+    /// `position` of the file.
     pub(super) fn new(ptr: UserPtr, left: usize, position: usize) -> Self {
         Self {
             ptr,
@@ -34,27 +35,28 @@ impl UserDst {
         }
     }
 
-    /// As [`UserDst::end_at`].
+    /// Returns the value of [`UserDst::end_at`].
     pub(super) fn end(&self) -> Option<usize> {
         self.end
     }
 
-    /// Bytes that still fit.
+    /// Returns the number of bytes that still fit.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Copies all of `from`, which must fit. It counts when it is committed; until then the next
-    /// copy goes to the same place.
+    /// Copies all of `from`, which must fit. The bytes count once they are committed; until then,
+    /// the next copy overwrites them.
     ///
-    /// Errors: -EFAULT if user memory could not be written to the end; -EINVAL if it does not fit.
+    /// Errors: -EFAULT if user memory could not be written to the end; -EINVAL if `from` does not
+    /// fit.
     pub fn copy(&self, from: MemRange<'_>) -> Result {
         // SAFETY: The range is readable, and only copied, byte by byte, by the CPU.
         unsafe { self.copy_raw(from.as_ptr(), from.len()) }
     }
 
-    /// As [`UserDst::copy`] as far as user memory can be written, and tells how many bytes that were; none if
-    /// `from` does not fit.
+    /// Copies as [`UserDst::copy`], up to the first fault, and returns the number of bytes copied.
+    /// Returns 0 if `from` does not fit.
     pub fn copy_some(&self, from: MemRange<'_>) -> usize {
         if from.len() > self.left {
             return 0;
@@ -66,7 +68,7 @@ impl UserDst {
         len.saturating_sub(missing)
     }
 
-    /// Moves on by `len` bytes that have been copied.
+    /// Advances by `len` bytes that have been copied.
     pub fn commit(&mut self, len: usize) {
         let len = len.min(self.left);
         self.ptr = self.ptr.wrapping_byte_add(len);
@@ -75,22 +77,23 @@ impl UserDst {
         self.done += len;
     }
 
-    /// Sets the file's position after this read, where it is not the number of bytes read so far.
+    /// Sets the file's position after this read, if it differs from the number of bytes read so
+    /// far.
     pub fn end_at(&mut self, position: usize) {
         self.end = Some(position);
     }
 
-    /// Bytes that have been copied.
+    /// Returns the number of bytes that have been copied.
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// Where in the file this read begins.
+    /// Returns the position in the file at which this read begins.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Copies as much of `bytes` as fits, moves on, and tells how many bytes that were.
+    /// Copies the bytes that fit, advances, and returns their number.
     ///
     /// Errors: -EFAULT.
     pub fn copy_bytes(&mut self, bytes: &[u8]) -> Result<usize> {
@@ -101,7 +104,7 @@ impl UserDst {
         Ok(part.len())
     }
 
-    /// Copies the part of `bytes`, the whole contents of a seekable file, that is asked for.
+    /// Copies the requested part of `bytes`, the contents of a seekable file.
     ///
     /// Errors: -EFAULT.
     pub fn copy_at_position(&mut self, bytes: &[u8]) -> Result {
@@ -128,7 +131,7 @@ impl UserDst {
     }
 }
 
-/// What a `write()` brings.
+/// Source of a `write()`.
 pub struct UserSrc {
     ptr: UserPtr,
     len: usize,
@@ -136,7 +139,7 @@ pub struct UserSrc {
 }
 
 impl UserSrc {
-    /// So many bytes from `ptr` on, which is checked when they are read.
+    /// Makes a source of `len` bytes at `ptr`, which is checked by the reads.
     pub(super) fn new(ptr: UserPtr, len: usize) -> Self {
         Self {
             ptr,
@@ -145,29 +148,29 @@ impl UserSrc {
         }
     }
 
-    /// What the write returns.
+    /// Returns the result of the write.
     pub(super) fn taken(&self) -> usize {
         self.taken.get()
     }
 
-    /// Bytes of it.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it brings nothing.
+    /// Returns true if the write is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Has the write return so many bytes, rather than all of it: what follows them was not used.
+    /// Makes the write return `bytes` instead of its length: the bytes after them were not used.
     pub fn take(&self, bytes: usize) {
         self.taken.set(bytes.min(self.len));
     }
 
-    /// A native `size_t`.
+    /// Reads a native `size_t`.
     ///
-    /// Errors: -EINVAL if the write is not as long, -EFAULT.
+    /// Errors: -EINVAL if the write has another length, -EFAULT.
     pub fn native_size(&self) -> Result<usize> {
         let mut bytes = [0; size_of::<usize>()];
         if self.len != bytes.len() {
@@ -179,7 +182,7 @@ impl UserSrc {
         Ok(usize::from_ne_bytes(bytes))
     }
 
-    /// A boolean in the kernel's notation: `0`, `1`, `n`, `y`, ... with or without a newline.
+    /// Reads a boolean in the kernel's notation: `0`, `1`, `n`, `y`, ... with or without a newline.
     ///
     /// Errors: -EINVAL, -EFAULT.
     pub fn flag(&self) -> Result<bool> {
@@ -190,9 +193,9 @@ impl UserSrc {
         }
     }
 
-    /// A decimal number, with or without a newline.
+    /// Reads a decimal number, with or without a newline.
     ///
-    /// Errors: -EINVAL if it is none, -ERANGE if it is too large for the type, -EFAULT.
+    /// Errors: -EINVAL for other text, -ERANGE if the number is too large for the type, -EFAULT.
     pub fn number(&self) -> Result<usize> {
         let mut bytes = [0; 32];
         let digits = self.text(&mut bytes)?;
@@ -203,9 +206,9 @@ impl UserSrc {
         digits.parse().map_err(|_| ERANGE)
     }
 
-    /// All of it, into as many bytes.
+    /// Reads the whole write into a buffer of the same length.
     ///
-    /// Errors: -EINVAL if `to` is not as long, -EFAULT.
+    /// Errors: -EINVAL if `to` has another length, -EFAULT.
     pub fn bytes(&self, to: &mut [u8]) -> Result {
         if to.len() != self.len {
             return Err(EINVAL);
@@ -213,9 +216,9 @@ impl UserSrc {
         UserSlice::new(self.ptr, self.len).reader().read_slice(to)
     }
 
-    /// The text, without white space at its ends.
+    /// Reads the text, without white space at its ends.
     ///
-    /// Errors: -EINVAL if it does not fit in `bytes`, -EFAULT.
+    /// Errors: -EINVAL if the text does not fit in `bytes`, -EFAULT.
     pub fn text<'a>(&self, bytes: &'a mut [u8]) -> Result<&'a [u8]> {
         let text = bytes.get_mut(..self.len).ok_or(EINVAL)?;
         UserSlice::new(self.ptr, self.len)

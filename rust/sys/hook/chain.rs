@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several exits, called in order; and changing several hooks in one step.
+//! Chains of exits, called in order, and the switch that changes several hooks in one step.
 //!
-//! Contexts: dispatching wherever the hook is, NMI included; making and switching in process context.
+//! Contexts: dispatch: the context of the hook, NMI included; creation and switching: process.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -24,19 +24,19 @@ use crate::cpu::percpu::dec_this_cpu;
 use crate::cpu::percpu::inc_this_cpu;
 use crate::cpu::percpu::PerCpuCounter;
 
-/// The one word that decides for several chains which exits they call.
+/// A word that decides which exits several chains call.
 pub struct Switch(AtomicBool);
 
 impl Switch {
-    /// Not thrown yet.
+    /// Makes a switch that is not thrown.
     pub const fn new() -> Self {
         Self(AtomicBool::new(false))
     }
 
-    /// From now on all chains that have this switch call their later exits.
+    /// Makes all chains with this switch call their later exits.
     ///
-    /// The other CPUs are stopped meanwhile, so that it falls into no section of theirs that has interrupts or
-    /// preemption off; and for NMIs, which cannot be stopped, it is a single store.
+    /// The other CPUs are stopped during the store, so that it happens in no section of theirs with
+    /// interrupts or preemption off. NMIs cannot be stopped; for them it is a single store.
     ///
     /// Context: process; sleeps.
     pub fn throw(&self) {
@@ -49,7 +49,7 @@ impl Switch {
             0
         }
         let switch = (&raw const self.0).cast_mut().cast();
-        // SAFETY: `run` gets what it expects, and has returned when this does.
+        // SAFETY: `run` gets a pointer to an `AtomicBool`, and has returned when this does.
         unsafe { bindings::ferro_stop_machine(Some(run), switch) };
     }
 
@@ -68,31 +68,34 @@ impl Default for Switch {
 ///
 /// # Invariants
 ///
-/// `raw` comes first, its `fn` is `dispatch` for the hook's parameters, `dispatch_counted`, or `dispatch_asleep` if there is
-/// a lock in `readers`, and its `hits` is that of `_hits`.
+/// `raw` is the first field. Its `fn` is `dispatch` for the hook's parameters, `dispatch_counted`,
+/// or `dispatch_asleep` if `readers` has a lock. Its `hits` belongs to `_hits`.
 #[repr(C)]
 pub struct Chain {
     raw: UnsafeCell<bindings::gkh_exit>,
     now: KVec<Arc<Exit>>,
-    /// What is called when the switch has been thrown.
+    /// Exits that are called once the switch has been thrown.
     later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
-    /// Those who wait for the chain wait for these.
+    /// Readers for which waiters of the chain wait.
     readers: Readers,
-    /// The hook's exits can make the function return: the last parameter says where the value goes.
+    /// True if the hook's exits can make the function return: the last parameter is the address for
+    /// the value.
     has_return: bool,
-    /// Dispatches that are going on, if one of the exits could sleep in them where it must not.
+    /// Number of dispatches in progress, if one of the exits could sleep where it must not.
     inside: Option<PerCpuCounter>,
-    /// What the site counts in.
+    /// Counter of the site.
     _hits: Arc<PerCpuCounter>,
 }
 
-// SAFETY: Its parts may be sent, but for the pointers in `raw`: those are NULL, or to the counter that `_hits` keeps.
+// SAFETY: Its parts may be sent, except the pointers in `raw`: those are NULL, or point to the
+// counter that `_hits` keeps.
 unsafe impl Send for Chain {}
-// SAFETY: Nobody writes `raw` after it has been made; the counters and the switch are made for several CPUs at once.
+// SAFETY: `raw` is not written after its creation; several CPUs may use the counters and the switch
+// at once.
 unsafe impl Sync for Chain {}
 
 impl Chain {
-    /// A chain for this hook, of exits that were made for it. Errors: -ENOMEM.
+    /// Makes a chain for this hook, of exits that were made for it. Errors: -ENOMEM.
     pub fn new(
         hook: HookRef,
         readers: Readers,
@@ -107,7 +110,7 @@ impl Chain {
         };
         let function: super::ExitFn = match (&readers, hook.count()) {
             (Readers::Asleep(_), _) => dispatch_asleep,
-            // The return value comes after all other parameters.
+            // The return value follows all other parameters.
             _ if hook.has_return() && inside.is_some() => dispatch_counted::<PARAMS_MAX>,
             _ if hook.has_return() => dispatch::<PARAMS_MAX>,
             (_, 0) if inside.is_some() => dispatch_counted::<0>,
@@ -121,7 +124,7 @@ impl Chain {
             (_, 3) => dispatch::<3>,
             _ => dispatch::<PARAMS_MAX>,
         };
-        // INVARIANT: As it says.
+        // INVARIANT: By the choice of `fn` and `hits` here.
         Ok(Self {
             raw: UnsafeCell::new(bindings::gkh_exit {
                 fn_: Some(function),
@@ -139,24 +142,26 @@ impl Chain {
         })
     }
 
-    /// Whether its dispatches are counted, since one of the exits could sleep where it must not.
+    /// Returns true if its dispatches are counted, because one of the exits could sleep where it
+    /// must not.
     pub(super) fn is_counted(&self) -> bool {
         self.inside.is_some()
     }
 
-    /// Whether a dispatch is going on although the chain has been taken out of use and all CPUs have been waited for.
+    /// Returns true if a dispatch is in progress although the chain has been retired and all CPUs
+    /// have been waited for.
     pub(super) fn is_called(&self) -> bool {
         self.inside.as_ref().is_some_and(|inside| inside.sum() != 0)
     }
 
-    /// With the right to all of `self`: it comes back as a pointer to that.
+    /// Returns the C pointer, with the provenance of all of `self`: callbacks cast it back.
     pub(super) fn as_ptr(&self) -> *const bindings::gkh_exit {
         core::ptr::from_ref(self).cast()
     }
 
     /// # Safety
     ///
-    /// The parameters are those of the hook, which has no more than `N` if that is not the most that can be.
+    /// The parameters belong to the hook, which has at most `N` unless `N` is the maximum.
     #[inline(always)]
     unsafe fn dispatch<const N: usize>(&self, p: [c_ulong; PARAMS_MAX]) -> c_long {
         let exits = match &self.later {
@@ -177,12 +182,12 @@ impl Chain {
     }
 }
 
-/// Calls the pinned exits after the one that has ended a dispatch. Their answers do not count, and
-/// neither do the values that they give the function to return.
+/// Calls the pinned exits after the exit that has ended a dispatch. Their answers and their return
+/// values are ignored.
 ///
 /// # Safety
 ///
-/// The parameters are those of the hook; `has_return` is its, too.
+/// The parameters and `has_return` belong to the hook.
 #[cold]
 #[link_section = ".kprobes.text"]
 unsafe fn end(by: &Exit, rest: &[Arc<Exit>], mut p: [c_ulong; PARAMS_MAX], has_return: bool) {
@@ -217,7 +222,7 @@ unsafe extern "C" fn dispatch<const N: usize>(
 
 /// # Safety
 ///
-/// As for [`dispatch`]; one of the exits could sleep, and nothing else would keep the chain then.
+/// As for [`dispatch`]; one of the exits could sleep, and only the count keeps the chain then.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn dispatch_counted<const N: usize>(
     chain: *const bindings::gkh_exit,
@@ -227,25 +232,25 @@ unsafe extern "C" fn dispatch_counted<const N: usize>(
     p3: c_ulong,
     p4: c_ulong,
 ) -> c_long {
-    // SAFETY: By the rules of this function. The chain stays as long as this is counted.
+    // SAFETY: By the rules of this function. The chain exists as long as this dispatch is counted.
     let this = unsafe { &*chain.cast::<Chain>() };
     let inside = this
         .inside
         .as_ref()
         .map_or(core::ptr::null_mut(), PerCpuCounter::as_ptr);
-    // SAFETY: By the type invariant there is one.
+    // SAFETY: By the type invariant the counter exists.
     unsafe { inc_this_cpu(inside) };
     // SAFETY: By the rules of this function.
     let answer = unsafe { this.dispatch::<N>([p0, p1, p2, p3, p4]) };
-    // SAFETY: It is the counter from above, and until this count is taken back the chain, which owns it, stays. Nothing of
-    // the chain is used after this.
+    // SAFETY: This is the counter from above. The chain, which owns it, exists until this count is
+    // taken back. Nothing of the chain is used afterwards.
     unsafe { dec_this_cpu(inside) };
     answer
 }
 
 /// # Safety
 ///
-/// As for [`dispatch`], where one may sleep.
+/// As for [`dispatch`], in a context that may sleep.
 unsafe extern "C" fn dispatch_asleep(
     chain: *const bindings::gkh_exit,
     p0: c_ulong,
@@ -254,19 +259,19 @@ unsafe extern "C" fn dispatch_asleep(
     p3: c_ulong,
     p4: c_ulong,
 ) -> c_long {
-    // SAFETY: By the rules of this function, as long as the lock is held; until then nobody has slept in here, which is
-    // waited for too.
+    // SAFETY: By the rules of this function, as long as the lock is held. Before that, this
+    // dispatch has not slept, and waiters wait for such sections, too.
     let this = unsafe { &*chain.cast::<Chain>() };
     let Readers::Asleep(readers) = &this.readers else {
         return 0;
     };
     let readers = readers.as_ptr();
     let mut reader = bindings::ferro_hook_reader::default();
-    // SAFETY: Process context; the lock goes after the chain. The mark stays where it is.
+    // SAFETY: Process context; the lock is freed after the chain. The mark does not move.
     unsafe { bindings::ferro_hook_read_lock(readers, &raw mut reader) };
     // SAFETY: By the rules of this function.
     let answer = unsafe { this.dispatch::<PARAMS_MAX>([p0, p1, p2, p3, p4]) };
-    // SAFETY: Undoes the locking. Whoever frees the lock waits until it is no longer used.
+    // SAFETY: Undoes the locking. The lock is freed only after its last use.
     unsafe { bindings::ferro_hook_read_unlock(&raw mut reader) };
     answer
 }

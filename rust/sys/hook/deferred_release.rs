@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is left to do where one can wait.
+//! Notes by which owners defer a release to a context that can wait.
 //!
-//! Contexts: making one in process context, handing it over anywhere, NMI included.
+//! Contexts: creation: process; hand-over: any, NMI included.
 
 use core::ptr::NonNull;
 
@@ -12,11 +12,11 @@ use kernel::sync::Arc;
 
 use super::Counters;
 
-/// What the registry is to do later; made before, so that nothing has to be allocated then.
+/// A deferred release for the registry, allocated in advance so that the hand-over cannot fail.
 ///
 /// # Invariants
 ///
-/// `raw` comes first.
+/// `raw` is the first field.
 #[repr(C)]
 pub struct Note {
     raw: bindings::ferro_hook_note,
@@ -24,17 +24,19 @@ pub struct Note {
     counters: Option<Arc<Counters>>,
 }
 
-// SAFETY: `raw` is only used by `hook.c`, between `defer()` and `of()`, when nobody else has the note; the rest may be sent.
+// SAFETY: Only `hook.c` uses `raw`, between `defer()` and `of()`, when no other code has the note;
+// the rest may be sent.
 unsafe impl Send for Note {}
-// SAFETY: A shared note gives away the number and the counters, which are made for any number of tasks, and not `raw`.
+// SAFETY: A shared note gives access to the number and the counters, which any number of tasks may
+// use, and not to `raw`.
 unsafe impl Sync for Note {}
 
 impl Note {
-    /// Of no number yet. Errors: -ENOMEM.
+    /// Makes a note without a number. Errors: -ENOMEM.
     pub fn new() -> Result<KBox<Self>> {
-        // INVARIANT: As it says.
+        // INVARIANT: `raw` is the first field.
         let note = Self {
-            // SAFETY: Zeroes are a list's node and a work item that nobody uses yet.
+            // SAFETY: Zeroes are a list node and a work item that are not in use.
             raw: unsafe { core::mem::zeroed() },
             what: 0,
             counters: None,
@@ -42,42 +44,45 @@ impl Note {
         Ok(KBox::new(note, GFP_KERNEL)?)
     }
 
-    /// Says what it is about: the registry takes that away when the note has been handed over. Nothing has the number 0.
+    /// Sets the object that the registry releases after the hand-over. No object has the number 0.
     ///
     /// # Safety
     ///
-    /// `what` is the number of an exit or a hook that nobody but the owner of this note relies on.
+    /// `what` is the number of an exit or a hook that belongs to the owner of this note alone.
     pub unsafe fn set(&mut self, what: usize, counters: Option<Arc<Counters>>) {
         self.what = what;
         self.counters = counters;
     }
 
-    /// What the exit counts in, if it is about one. They are here since a note can be handed over where nothing can be freed.
+    /// Returns the counters of the exit, if there is one. They are here because a note can be
+    /// handed over where nothing can be freed.
     pub fn counters(&self) -> Option<&Counters> {
         self.counters.as_deref()
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn what(&self) -> usize {
         self.what
     }
 
-    /// Has the registry called with it, soon, from a work queue. Context: any, NMI included.
+    /// Hands the note to the registry, which gets it soon, from a work queue. Context: any, NMI
+    /// included.
     pub fn defer(self: KBox<Self>) {
         let note = KBox::into_raw(self);
-        // SAFETY: The box has just been given up, so that nobody else uses the note; `raw`, its first field, is zero as a new
-        // node has to be. `hook.c` passes it to `ferro_hook_late()` once, which takes the box back with `of()`.
+        // SAFETY: The box has just been given up, so the note has no other users; `raw`, its first
+        // field, is zero as a new node has to be. `hook.c` passes it to `ferro_hook_late()` once,
+        // which takes the box back with `of()`.
         unsafe { bindings::ferro_hook_defer(note.cast()) };
     }
 
-    /// One that comes back.
+    /// Takes back a note that was handed over.
     ///
     /// # Safety
     ///
-    /// `raw` is what `ferro_hook_late()` was called with, and is not used otherwise.
+    /// `raw` is the argument of `ferro_hook_late()`, and has no other users.
     pub unsafe fn of(raw: NonNull<bindings::ferro_hook_note>) -> KBox<Self> {
-        // SAFETY: `ferro_hook_late()` gets what `defer()` has handed over, which was a box of this type, whose first field is
-        // `raw`; the caller guarantees that nobody else has it.
+        // SAFETY: `ferro_hook_late()` gets the pointer that `defer()` has handed over: a box of
+        // this type, whose first field is `raw`. The caller guarantees that it has no other users.
         unsafe { KBox::from_raw(raw.as_ptr().cast()) }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the dispatches of a hook are, for whoever waits for them; and what has to be waited for before it goes.
+//! Readers of a hook's dispatches, and retired targets that wait for them.
 //!
-//! Contexts: process; sleeps. [`can_wait`] anywhere.
+//! Contexts: process; sleeps. [`can_wait`]: any.
 
 use core::ptr::NonNull;
 
@@ -15,7 +15,7 @@ use super::Context;
 use super::Target;
 
 // RUST-KERNEL: the guard of `kernel::sync::srcu` does not mark its task, which `can_wait()` needs; ours until hooks do without that.
-/// Dispatches of one hook that may sleep.
+/// SRCU domain of the dispatches of one hook that may sleep.
 ///
 /// # Invariants
 ///
@@ -24,14 +24,14 @@ pub struct Asleep(NonNull<bindings::srcu_struct>);
 
 // SAFETY: A `struct srcu_struct` belongs to no task: another one may free it.
 unsafe impl Send for Asleep {}
-// SAFETY: Readers and those who wait for them may use a `struct srcu_struct` from any number of tasks at once.
+// SAFETY: Readers and waiters may use a `struct srcu_struct` from any number of tasks at once.
 unsafe impl Sync for Asleep {}
 
 impl Asleep {
     fn new() -> Result<Self> {
-        // SAFETY: No requirement but the context.
+        // SAFETY: No requirement except the context.
         let readers = unsafe { bindings::ferro_hook_readers_new() };
-        // INVARIANT: Just made.
+        // INVARIANT: Just allocated.
         Ok(Self(NonNull::new(readers).ok_or(ENOMEM)?))
     }
 
@@ -42,15 +42,16 @@ impl Asleep {
 
 impl Drop for Asleep {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. Nobody is in a dispatch: the chains that use it go after they have been waited for.
+        // SAFETY: By the type invariant. No dispatch is in progress: the chains that use it are
+        // dropped after the wait for them.
         unsafe { bindings::ferro_hook_readers_free(self.as_ptr()) };
     }
 }
 
-/// Where the dispatches of a hook are.
+/// Context of a hook's dispatches, and so the way to wait for them.
 #[derive(Clone)]
 pub enum Readers {
-    /// Where nothing is preempted.
+    /// In sections that are not preempted.
     Atomic,
     /// In tasks that may be preempted.
     Task,
@@ -59,7 +60,7 @@ pub enum Readers {
 }
 
 impl Readers {
-    /// Of a hook in this context. Errors: -ENOMEM.
+    /// Makes the readers of a hook in this context. Errors: -ENOMEM.
     pub fn new(context: Context) -> Result<Self> {
         Ok(match context {
             Context::Atomic => Self::Atomic,
@@ -69,35 +70,36 @@ impl Readers {
     }
 }
 
-/// Whether the caller may wait for dispatches: it may sleep, and is in none that may sleep. Context: any.
+/// Returns true if the caller may wait for dispatches: it may sleep, and is in no dispatch that may
+/// sleep. Context: any.
 pub fn can_wait() -> bool {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_hook_can_wait() }
 }
 
-/// Waits until whoever was in an exit, or was returning from one, has left it, but for those who sleep. Context: process;
-/// sleeps, for two grace periods.
+/// Waits until all CPUs and tasks that were in an exit, or were returning from one, have left it,
+/// except those that sleep. Context: process; sleeps, for two grace periods.
 pub fn wait_for_exits() {
-    // SAFETY: No requirement but the context.
+    // SAFETY: No requirement except the context.
     unsafe { bindings::ferro_hook_quiesce(true) };
 }
 
-/// What has been taken out of sites and may still be called.
+/// Targets that have been removed from sites and may still be called.
 pub struct RetireList(KBox<Grave>);
 
 struct Grave {
     targets: KVec<Target>,
-    /// The locks of the hooks whose exits may sleep.
+    /// Locks of the hooks whose exits may sleep.
     asleep: KVec<Arc<Asleep>>,
     any: bool,
     task: bool,
     waited: bool,
-    /// For a list of graveyards.
+    /// Next element in a list of retire lists.
     next: Option<RetireList>,
 }
 
 impl RetireList {
-    /// With room for so many targets, of so many hooks.
+    /// Makes a list with room for `targets`, of `hooks`.
     ///
     /// Errors: -ENOMEM.
     pub fn new(targets: usize, hooks: usize) -> Result<Self> {
@@ -116,14 +118,14 @@ impl RetireList {
         self.0.targets.len() < self.0.targets.capacity()
     }
 
-    /// There must be room.
+    /// Adds a target; there must be room.
     pub(super) fn push(&mut self, target: Target) -> Result {
         let pushed = self.0.targets.push_within_capacity(target);
         pushed.map_err(|_| ENOMEM)
     }
 
-    /// Waits for the dispatches of this hook too, although nothing has been taken out. There must be room for it, else
-    /// -ENOMEM.
+    /// Adds the readers of a hook, to wait for its dispatches without a retired target. Errors:
+    /// -ENOMEM if there is no room.
     pub fn note(&mut self, readers: &Readers) -> Result {
         self.0.any = true;
         self.0.task |= !matches!(readers, Readers::Atomic);
@@ -136,28 +138,28 @@ impl RetireList {
         Ok(())
     }
 
-    /// Waits until nothing that was noted or taken out is being called, but by exits that sleep where they must not. Context:
-    /// process; sleeps, for a grace period or two.
+    /// Waits until no noted or retired target is being called, except by exits that sleep where
+    /// they must not. Context: process; sleeps, for a grace period or two.
     pub fn wait(&mut self) {
         self.0.waited = true;
         if self.0.any {
-            // SAFETY: No requirement but the context.
+            // SAFETY: No requirement except the context.
             unsafe { bindings::ferro_hook_quiesce(self.0.task) };
         }
         for lock in self.0.asleep.iter() {
-            // SAFETY: `lock` is counted here, and by the invariant of `Asleep` its structure has not been freed. The caller can
-            // wait, as this function demands.
+            // SAFETY: `lock` is counted here, and by the invariant of `Asleep` its structure has
+            // not been freed. The caller can wait, as this function requires.
             unsafe { bindings::ferro_hook_readers_wait(lock.as_ptr()) };
         }
     }
 
-    /// Whether there is a chain with an exit that could sleep where it must not.
+    /// Returns true if the list has a chain with an exit that could sleep where it must not.
     pub fn has_counted_chain(&self) -> bool {
         self.chains().any(Chain::is_counted)
     }
 
-    /// Whether an exit sleeps in a chain where it must not, so that exits after it may still be called. After
-    /// [`RetireList::wait`].
+    /// Returns true if an exit sleeps in a chain where it must not, so that exits after it may
+    /// still be called. Called after [`RetireList::wait`].
     pub fn has_called_chain(&self) -> bool {
         self.chains().any(Chain::is_called)
     }
@@ -169,7 +171,8 @@ impl RetireList {
         })
     }
 
-    /// Drops what nobody is in. True if that is all. After [`RetireList::wait`].
+    /// Drops targets that no CPU is in. Returns true if no target is left. Called after
+    /// [`RetireList::wait`].
     fn drop_quiet(&mut self) -> bool {
         self.0.targets.retain(|target| match target {
             Target::Idle => false,
@@ -186,34 +189,34 @@ impl Drop for RetireList {
             self.wait();
         }
         if !self.drop_quiet() {
-            // Only those that `Unquiet` does not have come here.
+            // Only lists that are not in `Unquiet` get here.
             core::mem::forget(core::mem::take(&mut self.0.targets));
         }
     }
 }
 
-/// Graveyards that have been waited for, with something that is still called by an exit that sleeps where it must not.
+/// Retire lists that have been waited for, with targets in which an exit sleeps where it must not.
 #[derive(Default)]
 pub struct Unquiet(Option<RetireList>);
 
 impl Unquiet {
-    /// None.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         Self(None)
     }
 
-    /// Whether there are none.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether one has a chain that is called, as [`RetireList::has_called_chain`].
+    /// Returns true if a chain is in a call, as [`RetireList::has_called_chain`].
     pub fn has_called_chain(&self) -> bool {
         let mut graves = core::iter::successors(self.0.as_ref(), |grave| grave.0.next.as_ref());
         graves.any(RetireList::has_called_chain)
     }
 
-    /// Drops what nobody is in, and keeps the rest.
+    /// Drops targets that no CPU is in, and keeps the rest.
     pub fn bury(&mut self, mut grave: RetireList) {
         if !grave.drop_quiet() {
             grave.0.next = self.0.take();
@@ -221,7 +224,7 @@ impl Unquiet {
         }
     }
 
-    /// Drops what nobody is in any more.
+    /// Drops targets that no CPU is in now.
     pub fn settle(&mut self) {
         let mut rest = self.0.take();
         while let Some(mut grave) = rest {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An exit, as a hook's site calls it.
+//! Exits, as a hook's site calls them.
 //!
-//! Contexts: wherever the hook is, NMI included.
+//! Contexts: the context of the hook, NMI included.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -32,10 +32,10 @@ pub type ExitFn = unsafe extern "C" fn(
     c_ulong,
 ) -> c_long;
 
-/// How an exit wants to be called.
+/// Condition under which an exit is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// As it comes.
+    /// No condition.
     None,
     /// With interrupts off.
     IrqsOff,
@@ -43,32 +43,32 @@ pub enum Condition {
     CpusStopped,
 }
 
-/// What an exit has counted; it stays the same when the exit is armed again.
+/// Counters of an exit, which it keeps when it is armed again.
 pub struct Counters {
-    /// Calls by the site itself. The site counts, so this has to stay as long as the exit.
+    /// Calls by the site. The site counts, so this exists as long as the exit.
     direct: PerCpuCounter,
     /// Calls by chains.
     chained: PerCpuCounter,
-    /// Of both kinds, those that were counted and not made.
+    /// Calls of both kinds that were counted and not made.
     skipped: PerCpuCounter,
-    /// Calls that are over, if the exit counts them.
+    /// Finished calls, if the exit counts them.
     left: PerCpuCounter,
     stops: PerCpuCounter,
     counts_left: bool,
-    /// Whether the registry has armed it.
+    /// True if the registry has armed the exit.
     armed: AtomicBool,
-    /// How many [`Exit`]s of it the registry has put into use one after another, and how many of them are spent: the one
-    /// that is in use is spent if these are the same.
+    /// Number of [`Exit`]s that the registry has put into use one after another, and number of
+    /// spent ones. The present one is spent if these are equal.
     used: AtomicUsize,
     spent: AtomicUsize,
 }
 
-/// No call of an exit was going on, when so many had begun.
+/// State without calls in progress, with the number of calls begun before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtRest(usize);
 
 impl Counters {
-    /// For an exit of these parts. Errors: -ENOMEM.
+    /// Makes counters for an exit of these parts. Errors: -ENOMEM.
     pub fn new(parts: &Parts) -> Result<Self> {
         Ok(Self {
             direct: PerCpuCounter::new()?,
@@ -83,28 +83,28 @@ impl Counters {
         })
     }
 
-    /// Whether the exit is armed, and has not disarmed itself. Context: any.
+    /// Returns true if the exit is armed, and has not disarmed itself. Context: any.
     pub fn is_armed(&self) -> bool {
         let is_spent = self.spent.load(Ordering::Acquire) == self.used.load(Ordering::Acquire);
         self.armed.load(Ordering::Acquire) && !is_spent
     }
 
-    /// The registry has armed it, or disarmed it.
+    /// Records that the registry has armed or disarmed the exit.
     pub fn set_armed(&self, armed: bool) {
         self.armed.store(armed, Ordering::Release);
     }
 
-    /// The registry has replaced an [`Exit`] that was spent.
+    /// Records that the registry has replaced a spent [`Exit`].
     pub fn note_renewed(&self) {
         self.used.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Calls by the site itself, when it was the only armed exit.
+    /// Returns the number of calls by the site, as the only armed exit.
     pub fn direct_hits(&self) -> usize {
         self.direct.sum()
     }
 
-    /// All calls.
+    /// Returns the number of all calls.
     pub fn hits(&self) -> usize {
         let skipped = self.skipped.sum();
         self.begun().wrapping_sub(skipped)
@@ -114,27 +114,28 @@ impl Counters {
         self.direct.sum().wrapping_add(self.chained.sum())
     }
 
-    /// How often it ended a dispatch with other exits after it.
+    /// Returns the number of dispatches that it has ended before other exits.
     pub fn stops(&self) -> usize {
         self.stops.sum()
     }
 
-    /// Whether no call is going on. Where one is not meant to sleep and does, the count alone says so; an exit that does
-    /// not count the ends of its calls is always at rest.
+    /// Returns the state if no call is in progress. For an exit that sleeps where it must not, only
+    /// the count shows this. An exit that does not count the ends of its calls is always at rest.
     ///
-    /// Calls that have begun and cannot be seen yet are not taken into account. If this is the same before and after a wait
-    /// for all CPUs, no call was going on during the wait.
+    /// Calls that have begun and are not visible yet are ignored. If the result is the same before
+    /// and after a wait for all CPUs, no call was in progress during the wait.
     pub fn at_rest(&self) -> Option<AtRest> {
         if !self.counts_left {
             return Some(AtRest(0));
         }
-        // In this order, and none of them ever goes down: if the sums are the same, they were so between the two.
+        // In this order, and no counter ever decreases: if the sums are equal, they were equal
+        // between the two reads.
         let over = self.left.sum().wrapping_add(self.skipped.sum());
         let begun = self.begun();
         (begun == over).then_some(AtRest(begun))
     }
 
-    /// Whether a call is going on, see [`Counters::at_rest`].
+    /// Returns true if a call is in progress, see [`Counters::at_rest`].
     pub fn is_called(&self) -> bool {
         self.at_rest().is_none()
     }
@@ -144,8 +145,8 @@ impl Counters {
 ///
 /// # Invariants
 ///
-/// - `raw` comes first, and its `fn` is one of: `real`, `irqs_off`, `cpus_stopped`, `skip`. Its `hits` is that of
-///   `direct` of `counters`; `chained` and `left` are those of `counters`.
+/// - `raw` is the first field, and its `fn` is one of: `real`, `irqs_off`, `cpus_stopped`, `skip`.
+///   Its `hits` belongs to `direct` of `counters`; `chained` and `left` belong to `counters`.
 /// - `real` may be called as long as a publisher or a chain has this.
 #[repr(C)]
 pub struct Exit {
@@ -157,14 +158,16 @@ pub struct Exit {
     counters: Arc<Counters>,
 }
 
-// SAFETY: The counters may be sent, and the pointers to them go with them. `data` and `record` are only given to the function,
-// which by the rules of `Parts::new()` may be called with them wherever the hook fires.
+// SAFETY: The counters may be sent, with the pointers to them. `data` and `record` are only passed
+// to the function, which by the rules of `Parts::new()` may be called with them wherever the hook
+// fires.
 unsafe impl Send for Exit {}
-// SAFETY: Only `fn` of `raw` changes, in single exchanges of a word, and the counters are made for several CPUs at once. The
-// function may be called on several CPUs at once: by the rules of `Parts::new()`, wherever the hook fires.
+// SAFETY: Only `fn` of `raw` changes, in single exchanges of a word, and several CPUs may use the
+// counters at once. The function may be called on several CPUs at once: by the rules of
+// `Parts::new()`, wherever the hook fires.
 unsafe impl Sync for Exit {}
 
-/// What an exit is made of.
+/// Parts of which an exit is made.
 #[derive(Clone, Copy)]
 pub struct Parts {
     function: ExitFn,
@@ -181,13 +184,13 @@ unsafe impl Send for Parts {}
 unsafe impl Sync for Parts {}
 
 impl Parts {
-    /// `data` and `record` are what the function finds in its `struct gkh_exit`.
+    /// Makes parts. `data` and `record` are passed to the function in its `struct gkh_exit`.
     ///
     /// # Safety
     ///
-    /// The function may be called with an [`Exit`] of these parts and with the parameters of the hook that it is
-    /// published on, in its context and under the condition, until a [`RetireList`](super::Graveyard) has
-    /// waited for that; and `record` is NULL or stays as long.
+    /// The function may be called with an [`Exit`] of these parts and with the parameters of the
+    /// hook on which it is published, in the hook's context and under the condition, until a
+    /// [`RetireList`](super::Graveyard) has waited for that. `record` is NULL or exists as long.
     pub unsafe fn new(
         function: ExitFn,
         condition: Condition,
@@ -204,39 +207,40 @@ impl Parts {
         }
     }
 
-    /// The function calls [`leave`] at its end, so that nothing it needs goes before, even if it sleeps.
+    /// Makes the exit count its calls: the function calls [`leave`] at its end, so that its data is
+    /// kept even if it sleeps.
     pub(super) fn count_left(&mut self) {
         self.counts_left = true;
     }
 
-    /// Has it called although an exit before it has ended the dispatch.
+    /// Pins the exit: it is called even if an exit before it has ended the dispatch.
     pub fn pin(&mut self) {
         self.pinned = true;
     }
 
-    /// Whether it is called in any case.
+    /// Returns true if the exit is pinned.
     pub fn is_pinned(&self) -> bool {
         self.pinned
     }
 
-    /// Where the function is.
+    /// Returns the address of the function.
     pub fn address(&self) -> usize {
         (self.function as *const ()).addr()
     }
 
-    /// The record's address, or 0.
+    /// Returns the record's address, or 0.
     pub fn record_address(&self) -> usize {
         self.record.addr()
     }
 
-    /// How it is called.
+    /// Returns the condition.
     pub fn condition(&self) -> Condition {
         self.condition
     }
 }
 
 impl Exit {
-    /// An exit that can be published on this hook, with counters for these parts.
+    /// Makes an exit that can be published on this hook, with counters for these parts.
     pub fn new(parts: &Parts, hook: HookRef, counters: Arc<Counters>) -> Self {
         let function = match parts.condition {
             Condition::None => parts.function,
@@ -260,7 +264,7 @@ impl Exit {
         }
     }
 
-    /// What it counts in.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -269,7 +273,7 @@ impl Exit {
         self.counters.counts_left
     }
 
-    /// With the right to all of `self`: it comes back as a pointer to that.
+    /// Returns the C pointer, with the provenance of all of `self`: callbacks cast it back.
     pub(super) fn as_ptr(&self) -> *const bindings::gkh_exit {
         core::ptr::from_ref(self).cast()
     }
@@ -278,37 +282,40 @@ impl Exit {
         self.pinned
     }
 
-    /// It has ended a dispatch that would have gone on.
+    /// Counts a dispatch that it has ended before other exits.
     pub(super) fn count_stop(&self) {
         self.counters.stops.inc();
     }
 
     fn function(&self) -> &AtomicPtr<c_void> {
-        // SAFETY: By the type invariant the word is a function's address, and everyone who writes it uses
-        // this; the alignment is that of a pointer.
+        // SAFETY: By the type invariant the word is a function's address, and all writers use this;
+        // the alignment is that of a pointer.
         unsafe { AtomicPtr::from_ptr((&raw mut (*self.raw.get()).fn_).cast()) }
     }
 
-    /// Calls it as a part of a chain.
+    /// Calls the exit as a part of a chain.
     ///
     /// # Safety
     ///
-    /// The parameters are those of its hook, which has no more than `N` if that is not the most that can be.
+    /// The parameters belong to its hook, which has at most `N` unless `N` is the maximum.
     #[inline(always)]
     pub(super) unsafe fn call<const N: usize>(&self, p: [c_ulong; super::PARAMS_MAX]) -> c_long {
-        // SAFETY: By the type invariant this is the per-CPU word of `counters`, which are there as long as `self`.
+        // SAFETY: By the type invariant this is the per-CPU word of `counters`, which exist as long
+        // as `self`.
         unsafe { inc_this_cpu(self.chained) };
-        // SAFETY: `self` is live during this call, and by the type invariant its function may be called with it; the caller
-        // guarantees that the parameters are those of its hook, and that `N` is enough for them.
+        // SAFETY: `self` is live during this call, and by the type invariant its function may be
+        // called with it. The caller guarantees that the parameters belong to its hook, and that
+        // `N` is enough for them.
         unsafe { super::site::invoke::<N>(self.as_ptr(), p) }
     }
 
-    /// Whether it has disarmed itself.
+    /// Returns true if the exit has disarmed itself.
     pub fn is_spent(&self) -> bool {
         self.function().load(Ordering::Acquire) == skip as *mut c_void
     }
 
-    /// It is not called any more, by whatever still has it. False if that was so before.
+    /// Prevents further calls by all sites and chains that still have it. Returns false if the exit
+    /// was spent before.
     pub fn spend(&self) -> bool {
         let old = self.function().swap(skip as *mut c_void, Ordering::AcqRel);
         let spent = old != skip as *mut c_void;
@@ -319,27 +326,28 @@ impl Exit {
     }
 }
 
-/// A call of an exit that counts them is over.
+/// Counts the end of a call.
 ///
 /// # Safety
 ///
-/// `exit` is what the exit was called with. Nothing that may go with the exit is used after this.
+/// `exit` is the argument with which the exit was called. Nothing that may be freed with the exit
+/// is used afterwards.
 #[inline(always)]
 pub(super) unsafe fn leave(exit: *const bindings::gkh_exit) {
-    // SAFETY: The caller guarantees that it is what an exit was called with: the `raw` of an `Exit`, which comes first. Its
-    // owner waits for this count before it drops it.
+    // SAFETY: The caller guarantees that `exit` is the argument of a call: the `raw` of an `Exit`,
+    // its first field. The owner waits for this count before it drops the exit.
     unsafe { inc_this_cpu((*exit.cast::<Exit>()).left) };
 }
 
-/// Disarms the exit that is being called. True for the one call that did it.
+/// Disarms the exit that is being called. Returns true for the one call that did it.
 ///
 /// # Safety
 ///
-/// `exit` is what the exit was called with.
+/// `exit` is the argument with which the exit was called.
 #[link_section = ".kprobes.text"]
 pub unsafe fn disarm_self(exit: *const bindings::gkh_exit) -> bool {
-    // SAFETY: The caller guarantees that it is what an exit was called with: the `raw` of an `Exit`, which comes first, and which
-    // stays as long as this call of it.
+    // SAFETY: The caller guarantees that `exit` is the argument of a call: the `raw` of an `Exit`,
+    // its first field, which exists during this call.
     let spent = unsafe { &*exit.cast::<Exit>() }.spend();
     if spent {
         super::tidy_later();
@@ -347,7 +355,7 @@ pub unsafe fn disarm_self(exit: *const bindings::gkh_exit) -> bool {
     spent
 }
 
-/// What is called of an exit that has disarmed itself, until its hook knows.
+/// Replaces the function of an exit that has disarmed itself, until its hook is updated.
 ///
 /// # Safety
 ///
@@ -361,8 +369,9 @@ unsafe extern "C" fn skip(
     _: c_ulong,
     _: c_ulong,
 ) -> c_long {
-    // It has been counted, by the hook or by a chain, but was not called.
-    // SAFETY: A site or a chain passes the `raw` of an `Exit`, which comes first, and which stays as long as this call.
+    // The hook or the chain has counted a call that was not made.
+    // SAFETY: A site or a chain passes the `raw` of an `Exit`, its first field, which exists during
+    // this call.
     unsafe { &*exit.cast::<Exit>() }.counters.skipped.inc();
     0
 }
@@ -380,16 +389,17 @@ unsafe extern "C" fn irqs_off(
     p4: c_ulong,
 ) -> c_long {
     let _irqs = IrqsSection::new();
-    // SAFETY: A site or a chain passes the `raw` of an `Exit`, which comes first, and which stays as long as this call.
+    // SAFETY: A site or a chain passes the `raw` of an `Exit`, its first field, which exists during
+    // this call.
     let this = unsafe { &*exit.cast::<Exit>() };
-    // SAFETY: By the invariant of `Exit` its `real` may be called as long as a site or a chain has it, as whoever called this
-    // does, with the parameters of the hook, which these are.
+    // SAFETY: By the invariant of `Exit` its `real` may be called as long as a site or a chain has
+    // it, as the caller of this function does, with the parameters of the hook, which are passed.
     unsafe { (this.real)(exit, p0, p1, p2, p3, p4) }
 }
 
 /// # Safety
 ///
-/// As for [`irqs_off`], where one may sleep.
+/// As for [`irqs_off`], in a context that may sleep.
 unsafe extern "C" fn cpus_stopped(
     exit: *const bindings::gkh_exit,
     p0: c_ulong,
@@ -408,19 +418,21 @@ unsafe extern "C" fn cpus_stopped(
     ///
     /// `call` is a `Call`.
     unsafe extern "C" fn run(call: *mut c_void) -> kernel::ffi::c_int {
-        // SAFETY: `call` is the one of `cpus_stopped()`, which waits in `ferro_stop_machine()` and does not use it as long. The
-        // stopper calls this once, on one CPU.
+        // SAFETY: `call` belongs to `cpus_stopped()`, which waits in `ferro_stop_machine()` and
+        // does not use it during that. The stopper calls this once, on one CPU.
         let call = unsafe { &mut *call.cast::<Call>() };
         let [p0, p1, p2, p3, p4] = call.p;
-        // SAFETY: `cpus_stopped()` was called with the `raw` of an `Exit`, and has not returned: that stays as long.
+        // SAFETY: `cpus_stopped()` was called with the `raw` of an `Exit`, and has not returned:
+        // the exit exists as long.
         let this = unsafe { &*call.exit.cast::<Exit>() };
-        // It may have disarmed itself in a call for another CPU, while this one waited for its turn.
+        // It may have disarmed itself in a call on another CPU, while this one waited for its turn.
         if this.is_spent() {
             this.counters.skipped.inc();
             return 0;
         }
-        // SAFETY: By the invariant of `Exit` its `real` may be called as long as a site or a chain has it, as the caller of
-        // `cpus_stopped()` does, with the parameters of the hook, which that passed.
+        // SAFETY: By the invariant of `Exit` its `real` may be called as long as a site or a chain
+        // has it, as the caller of `cpus_stopped()` does, with the parameters of the hook, which
+        // that caller passed.
         call.answer = unsafe { (this.real)(call.exit, p0, p1, p2, p3, p4) };
         0
     }
@@ -430,8 +442,8 @@ unsafe extern "C" fn cpus_stopped(
         p: [p0, p1, p2, p3, p4],
         answer: 0,
     };
-    // SAFETY: `run` gets what it expects, and has returned when this does. It returns 0, and nothing else
-    // can fail.
+    // SAFETY: `run` gets a pointer to a `Call`, and has returned when this does. It returns 0, and
+    // nothing else can fail.
     unsafe { bindings::ferro_stop_machine(Some(run), (&raw mut call).cast()) };
     call.answer
 }

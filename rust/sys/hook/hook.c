@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The C half of rust/sys/hook/: sites, modules and waiting.
- */
+/* C half of rust/sys/hook/: sites, modules and waiting. */
 #include <linux/align.h>
 #include <linux/container_of.h>
 #include <linux/cpu.h>
@@ -51,7 +49,7 @@ void ferro_hook_activate(struct gkhook *hook, bool active)
 }
 
 #ifdef CONFIG_JUMP_LABEL
-/* Sites in initialisation code are gone by the time that anybody asks. */
+/* Sites in initialisation code have been freed before this is called. */
 static int sites_between(const struct gkhook *hook, const struct jump_entry *entry,
 			 const struct jump_entry *end)
 {
@@ -89,7 +87,10 @@ void gkh_check_enter(const struct gkhook *hook)
 		  "gkhi: %s fires where it can be preempted\n", hook->name);
 	if (hook->context == GKH_SLEEP)
 		might_sleep();
-	/* Who sleeps in an exit is in no grace period's way, so that the exit may go. Elsewhere preemption is off. */
+	/*
+	 * A sleeping exit does not delay a grace period, so the exit could be freed. In other
+	 * contexts preemption is off.
+	 */
 	if (hook->context == GKH_TASK)
 		non_block_start();
 }
@@ -156,16 +157,19 @@ bool ferro_is_image(unsigned long addr)
 	return (addr >= (unsigned long)_stext && addr < (unsigned long)_end) || __module_address(addr);
 }
 
-/* Those of one hook. What an exit of one takes may be held where another is waited for, so that each is a class for lockdep. */
+/*
+ * Readers of one hook. Each is a lockdep class, because an exit of one hook may hold a lock while
+ * another hook's readers are waited for.
+ */
 struct readers {
 	struct srcu_struct srcu;
 	struct lock_class_key key;
 };
 
 /*
- * Dispatches that may sleep hold a lock, each hook its own: who waits for those of one hook does not wait for what others
- * do. The rest needs no lock, since what it must not outlive is kept until every CPU and every preempted task has been
- * somewhere else.
+ * Dispatches that may sleep hold a lock, one a hook: a waiter for one hook does not wait for
+ * others. The other dispatches need no lock: the data that they use is kept until every CPU and
+ * every preempted task has passed a quiescent state.
  */
 struct srcu_struct *ferro_hook_readers_new(void)
 {
@@ -216,9 +220,7 @@ bool ferro_hook_can_wait(void)
 	       !ferro_next_stack_mark(NULL, &gkh_idle);
 }
 
-/*
- * Modules whose code a task was in when it died. Each is counted; written with die()'s lock held.
- */
+/* Modules in whose code a task has died. Each is counted; written with die()'s lock held. */
 static struct module *dead_in[8];
 
 static void note_dead_in(struct module *mod)
@@ -235,7 +237,7 @@ static void note_dead_in(struct module *mod)
 		}
 }
 
-/* A call that has not returned never will: its code stays, and rmmod says so. */
+/* A call that has not returned never will: its code is kept, and rmmod reports that. */
 static void dead_work(struct work_struct *work)
 {
 	int i;
@@ -259,8 +261,8 @@ static void dead_irq(struct irq_work *work)
 static DEFINE_IRQ_WORK(dead_from_die, dead_irq);
 
 /*
- * The current task dies and leaves its stack as it is. What waits for its dispatches that may sleep
- * must not wait for it; of the others, code that it would have returned to is found.
+ * The current task dies and leaves its stack as it is. Waiters for its sleeping dispatches must not
+ * wait for it. For the other dispatches, this finds the code to which the task would have returned.
  */
 static int died(struct notifier_block *nb, unsigned long event, void *data)
 {
@@ -270,7 +272,7 @@ static int died(struct notifier_block *nb, unsigned long event, void *data)
 
 	if (event != DIE_OOPS || in_interrupt() || !args->regs)
 		return NOTIFY_DONE;
-	/* A stack pointer that is no multiple of a word would have the last read reach the guard page. */
+	/* An unaligned stack pointer would make the last read reach the guard page. */
 	word = PTR_ALIGN((const unsigned long *)args->regs->sp, sizeof(*word));
 	if (!object_is_on_stack(word) || !object_is_on_stack(&mark))
 		return NOTIFY_DONE;
@@ -331,7 +333,7 @@ void ferro_hook_tidy_later(void)
 	irq_work_queue(&tidy_from_nmi);
 }
 
-/* Each has its own work, so that one that waits for long keeps no other from being done. */
+/* Each note has its own work item, so that a long wait of one does not delay others. */
 static void late_work(struct work_struct *work)
 {
 	ferro_hook_late(container_of(work, struct ferro_hook_note, work));
@@ -374,5 +376,8 @@ static int __init debugfs_ready(void)
 }
 fs_initcall(debugfs_ready);
 
-/* Before jump labels forget the sites and all others that may fire a hook; after what was deferred (deferred.c). */
+/*
+ * Runs before jump labels forget the sites, and before all other notifiers that may fire a hook;
+ * after the deferred drops (deferred.c).
+ */
 DEFINE_MODULE_GOING(ferro_hook_going, ferro_hook_module_going, INT_MAX - 1);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How hooks call exits: the mechanics under the hook registry.
+//! Mechanism by which hooks call exits, below the hook registry.
 //!
-//! A hook's site calls whatever its [`Publisher`] has published, through the first word of it: nothing in
-//! particular ([`Target::Idle`]), one exit, or a [`Chain`] of them. What a publisher takes back is still
-//! being called for a while, so it goes to a [`RetireList`], which waits before it drops it.
+//! A hook's site calls the target that its [`Publisher`] has published, through the first word of
+//! it: an empty function ([`Target::Idle`]), one exit, or a [`Chain`] of exits. A retired target
+//! may still be called for a while. It is added to a [`RetireList`], which waits before it drops
+//! the target.
 //!
-//! Contexts: dispatching wherever the hook is, NMI included; all else in process context.
+//! Contexts: dispatch: the context of the hook, NMI included; otherwise process.
 
 use core::ptr::NonNull;
 
@@ -40,17 +41,17 @@ pub use exit::Parts;
 pub use site::count_of;
 pub use site::Hook;
 
-/// Parameters a hook can have.
+/// Maximum number of parameters of a hook.
 pub const PARAMS_MAX: usize = bindings::GKH_PARAMS_MAX as usize;
 
-/// Where a hook may fire: `enum gkh_context`.
+/// Context in which a hook may fire: `enum gkh_context`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// In process context, where one may sleep.
+    /// Process context in which sleeping is allowed.
     Sleep,
-    /// Anywhere.
+    /// Any context.
     Task,
-    /// Where nothing is preempted.
+    /// Contexts that are not preempted.
     Atomic,
 }
 
@@ -58,43 +59,44 @@ pub enum Context {
 ///
 /// # Invariants
 ///
-/// The pointer is to a hook that stays where it is and whose description does not change, as long as anybody
-/// uses this.
+/// The pointer is to a hook that does not move and whose description does not change, as long as
+/// this is used.
 #[derive(Clone, Copy)]
 pub struct HookRef(NonNull<bindings::gkhook>);
 
-// SAFETY: The description does not change; what does is only touched through a `Publisher`.
+// SAFETY: The description does not change; the fields that do are only accessed through a
+// `Publisher`.
 unsafe impl Send for HookRef {}
-// SAFETY: What several tasks read through it at once, the description, does not change.
+// SAFETY: Several tasks at once only read the description, which does not change.
 unsafe impl Sync for HookRef {}
 
 impl HookRef {
     /// # Safety
     ///
-    /// `hook` comes from `DEFINE_GKHOOK()` or `Hook`, and neither moves nor goes as long as the result or a
-    /// copy of it is used.
+    /// `hook` is from `DEFINE_GKHOOK()` or `Hook`, and is neither moved nor freed as long as the
+    /// result or a copy of it is used.
     pub unsafe fn new(hook: NonNull<bindings::gkhook>) -> Self {
         // INVARIANT: By the rules of this function.
         Self(hook)
     }
 
     fn get(&self) -> &bindings::gkhook {
-        // SAFETY: By the type invariant; the key and `armed` are not looked at through this.
+        // SAFETY: By the type invariant; the key and `armed` are not accessed through this.
         unsafe { self.0.as_ref() }
     }
 
-    /// Where it is.
+    /// Returns the address of the hook.
     pub fn address(self) -> usize {
         self.0.as_ptr().addr()
     }
 
-    /// Its name, if it has one.
+    /// Returns the name, if the hook has one.
     pub fn name(&self) -> Option<&CStr> {
         // SAFETY: By the type invariant a string, or NULL.
         (!self.get().name.is_null()).then(|| unsafe { CStr::from_char_ptr(self.get().name) })
     }
 
-    /// The names of its parameters.
+    /// Returns the names of the parameters.
     pub fn params(&self) -> &CStr {
         match self.get().params.is_null() {
             true => c"",
@@ -103,22 +105,22 @@ impl HookRef {
         }
     }
 
-    /// How many parameters it has.
+    /// Returns the number of parameters.
     pub fn count(self) -> u32 {
         u32::from(self.get().count)
     }
 
-    /// Whether exits get the addresses of the parameters.
+    /// Returns true if exits get the addresses of the parameters.
     pub fn is_modifiable(self) -> bool {
         u32::from(self.get().access) & bindings::gkh_access_GKH_RW != 0
     }
 
-    /// Whether an exit can make the function return.
+    /// Returns true if an exit can make the function return.
     pub fn has_return(self) -> bool {
         u32::from(self.get().access) & bindings::gkh_access_GKH_RO_RET != 0
     }
 
-    /// Where it fires.
+    /// Returns the context in which the hook fires.
     pub fn context(self) -> Context {
         match u32::from(self.get().context) {
             bindings::gkh_context_GKH_SLEEP => Context::Sleep,
@@ -127,7 +129,8 @@ impl HookRef {
         }
     }
 
-    /// Whether it describes itself as hooks do: a known context, a number of parameters that can be passed.
+    /// Returns true if the description is valid: a known context, and a number of parameters that
+    /// can be passed.
     pub fn is_sound(self) -> bool {
         let hook = self.get();
         let room = PARAMS_MAX - usize::from(self.has_return());
@@ -136,25 +139,25 @@ impl HookRef {
             && usize::from(hook.count) <= room
     }
 
-    /// Whether only one exit can be registered.
+    /// Returns true if the hook accepts only one exit.
     pub fn is_exclusive(self) -> bool {
         u32::from(self.get().flags) & bindings::gkh_hook_flags_GKH_EXCLUSIVE != 0
     }
 
-    /// Whether an exit can have the other CPUs stopped.
+    /// Returns true if an exit can run with the other CPUs stopped.
     pub fn can_stop(self) -> bool {
         let no = u32::from(self.get().flags) & bindings::gkh_hook_flags_GKH_NO_STOP != 0;
         self.context() == Context::Sleep && !no
     }
 
-    /// How many sites the kernel and its modules have of this hook. `None`: nobody knows.
+    /// Returns the number of sites in the kernel and its modules, or `None` if it is unknown.
     pub fn sites(self) -> Option<usize> {
         // SAFETY: By the type invariant.
         let sites = unsafe { bindings::ferro_hook_sites(self.0.as_ptr()) };
         usize::try_from(sites).ok()
     }
 
-    /// Whether it is a static of the kernel or of a module.
+    /// Returns true if the hook is a static of the kernel or of a module.
     pub fn is_static(self) -> bool {
         // SAFETY: No requirement.
         unsafe { bindings::ferro_is_image(self.address()) }
@@ -167,23 +170,23 @@ impl PartialEq for HookRef {
     }
 }
 
-/// A module that goes.
+/// A module that is being unloaded.
 ///
 /// # Invariants
 ///
-/// The module is there as long as this is.
+/// The module exists as long as this does.
 pub struct Module(NonNull<bindings::module>);
 
 impl Module {
     /// # Safety
     ///
-    /// `module` is there as long as the result is used.
+    /// `module` exists as long as the result is used.
     pub unsafe fn new(module: NonNull<bindings::module>) -> Self {
         // INVARIANT: By the rules of this function.
         Self(module)
     }
 
-    /// Whether an address is in its code or data.
+    /// Returns true if an address is in the module's code or data.
     pub fn contains(&self, address: usize) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::ferro_within_module(address, self.0.as_ptr()) }
@@ -196,24 +199,24 @@ pub fn may_tell() -> bool {
     unsafe { bindings::ferro_hook_may_tell() }
 }
 
-/// Returns true if an address is in a module that is being unloaded, from before its exit function
-/// on.
+/// Returns true if an address is in a module that is being unloaded, even before its exit function
+/// runs.
 ///
-/// A registry refuses what has code there: the module's notifiers may have looked for it already.
-/// The registry asks with the lock held under which its notifier looks, so that either the notifier
-/// finds what is registered or this is true. Context: any.
+/// A registry refuses objects with code there: the module's notifiers may have searched for them
+/// already. The registry asks with the lock held under which its notifier searches. So either the
+/// notifier finds the registered object, or this is true. Context: any.
 pub fn is_going(address: usize) -> bool {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_is_going(address) }
 }
 
-/// The name of a module, or nothing for the kernel itself.
+/// Name of a module; empty for the kernel itself.
 pub struct ModuleName([u8; MODULE_NAME_LEN]);
 
 const MODULE_NAME_LEN: usize = bindings::FERRO_MODULE_NAME_LEN as usize;
 
 impl ModuleName {
-    /// That of the module which an address is in.
+    /// Returns the name of the module that contains an address.
     pub fn of(address: usize) -> Self {
         let mut name = [0; MODULE_NAME_LEN];
         // SAFETY: The buffer is as long as such a name can be.
@@ -221,7 +224,7 @@ impl ModuleName {
         Self(name)
     }
 
-    /// As it is shown.
+    /// Returns the name as shown to users.
     pub fn as_str(&self) -> &str {
         match CStr::from_bytes_until_nul(&self.0).map(CStr::to_str) {
             Ok(Ok("")) | Ok(Err(_)) | Err(_) => "-",
@@ -230,32 +233,34 @@ impl ModuleName {
     }
 }
 
-/// Whether a function can be called as long as its module is loaded.
+/// Returns true if a function can be called as long as its module is loaded.
 pub fn is_lasting_text(address: usize) -> bool {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_is_lasting_text(address) }
 }
 
-/// Has the registry look after a while for what nobody is in any more. Context: any but NMIs.
+/// Schedules the registry's reaper, which looks after a delay for exits that no CPU runs. Context:
+/// any except NMI.
 pub fn settle_later() {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_hook_settle_later() };
 }
 
-/// Has the registry look soon for exits that have disarmed themselves. Context: any, NMI included.
+/// Schedules the registry's search for exits that have disarmed themselves. Context: any, NMI
+/// included.
 pub fn tidy_later() {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_hook_tidy_later() };
 }
 
-/// What a hook's site calls.
+/// Target of a hook's site.
 #[derive(Clone)]
 pub enum Target {
-    /// Nothing.
+    /// An empty function.
     Idle,
     /// One exit.
     Exit(Arc<Exit>),
-    /// Several.
+    /// Several exits.
     Chain(Arc<Chain>),
 }
 
@@ -269,7 +274,7 @@ impl Target {
     }
 }
 
-/// The right to say what a hook calls.
+/// The right to set the target of a hook.
 ///
 /// # Invariants
 ///
@@ -281,11 +286,11 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Takes the hook over.
+    /// Takes over the hook.
     ///
     /// # Safety
     ///
-    /// There is no other `Publisher` of this hook, and its site stays as long as this is there.
+    /// This hook has no other `Publisher`, and its site exists as long as this does.
     ///
     /// # Errors
     ///
@@ -300,34 +305,34 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Where its dispatches are.
+    /// Returns the readers of the hook.
     pub fn readers(&self) -> &Readers {
         &self.readers
     }
 
-    /// The hook.
+    /// Returns the hook.
     pub fn hook(&self) -> HookRef {
         self.hook
     }
 
-    /// The hook, as long as this has it.
+    /// Returns the hook, borrowed from this.
     pub fn hook_ref(&self) -> &HookRef {
         &self.hook
     }
 
     fn store(&mut self) {
-        // SAFETY: The hook is there by the invariant of its type, and nobody else writes this word; sites
-        // load it in one instruction. On x86 the store comes after those that made the target.
+        // SAFETY: The hook exists by the invariant of its type, and no other code writes this word;
+        // sites load it in one instruction. On x86 the store follows those that made the target.
         unsafe {
             let armed = &raw mut (*self.hook.0.as_ptr()).armed;
             crate::sync::shared_word::store_release(armed, self.target.as_ptr());
         }
     }
 
-    /// Has the site call something else, or nothing. It does when this returns; the former target is
-    /// still being called until the graveyard has waited.
+    /// Makes the site call another target, or none. The change is in effect when this returns. The
+    /// former target may be called until the retire list has waited.
     ///
-    /// Context: process; sleeps. `grave` must have room, else nothing changes: -ENOMEM.
+    /// Context: process; sleeps. Errors: -ENOMEM, without a change, if `grave` has no room.
     pub fn publish(&mut self, target: Target, grave: &mut RetireList) -> Result {
         if !grave.has_room() {
             return Err(ENOMEM);

@@ -2,9 +2,10 @@
 
 //! The kernel's own hook points, for exits in Rust; `<linux/gkhi_points.h>` describes them.
 //!
-//! Where a parameter is a raw pointer, what it points to is the engine's business. Where `engine` stands, attaching takes
-//! `unsafe`: a trap that an exit says is dealt with and is not comes again at once, and one that the exit itself meets
-//! comes to the exit again, until there is no stack left; an `ftrace_ops` calls what the exit has left in it.
+//! The engine interprets parameters that are raw pointers. Where `engine` stands, attaching takes
+//! `unsafe`. A trap that an exit claims to have handled, but has not, recurs at once. A trap in the
+//! exit itself calls the exit again, until the stack overflows. An `ftrace_ops` calls the code that
+//! the exit has stored in it.
 
 use crate::declare_hook;
 use kernel::bindings;
@@ -15,21 +16,21 @@ mod x86 {
     use super::*;
 
     declare_hook! {
-        /// A breakpoint instruction. [`Terminate`](crate::hook::typed::Answer): it is done with.
+        /// A breakpoint instruction. [`Terminate`](crate::hook::typed::Answer): handled.
         pub engine Int3<'a> = c"int3" in Atomic(regs: *mut bindings::pt_regs);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"regs" }
     }
 
     declare_hook! {
-        /// A debug trap, with the bits of DR6. [`Terminate`](crate::hook::typed::Answer): it is done with.
+        /// A debug trap, with the bits of DR6. [`Terminate`](crate::hook::typed::Answer): handled.
         pub engine Debug<'a> = c"debug" in Atomic(regs: *mut bindings::pt_regs, dr6: *mut usize);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"regs, dr6" }
     }
 
     declare_hook! {
-        /// A fault of the kernel. [`Terminate`](crate::hook::typed::Answer): it is done with.
+        /// A fault of the kernel. [`Terminate`](crate::hook::typed::Answer): handled.
         pub engine KernelFault<'a> = c"kernel_fault" in Task(
             regs: *mut bindings::pt_regs,
             trapnr: usize,
@@ -41,7 +42,8 @@ mod x86 {
 
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
-        /// An ops needs its trampoline made or changed. [`Terminate`](crate::hook::typed::Answer): it is.
+        /// An ops needs its trampoline made or changed. [`Terminate`](crate::hook::typed::Answer):
+        /// done.
         pub engine TrampolineUpdate<'a> = c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"ops" }
@@ -49,7 +51,7 @@ mod x86 {
 
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
-        /// An ops no longer needs its trampoline. [`Terminate`](crate::hook::typed::Answer): it is freed.
+        /// An ops no longer needs its trampoline. [`Terminate`](crate::hook::typed::Answer): freed.
         pub engine TrampolineFree<'a> = c"trampoline_free" in Sleep(ops: *mut bindings::ftrace_ops);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"ops" }
@@ -57,7 +59,8 @@ mod x86 {
 
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
-        /// A function has other ops. [`Terminate`](crate::hook::typed::Answer): the exit has said which set they are.
+        /// The ops of a function have changed. [`Terminate`](crate::hook::typed::Answer): the exit
+        /// has set their set.
         pub engine TrampolineSet<'a> = c"trampoline_set" in Sleep(change: *mut bindings::ftrace_set_change);
         // SAFETY: This is what `ferrotrace_ftrace.h` passes.
         unsafe { c"change" }
@@ -84,7 +87,7 @@ mod x86 {
 pub use x86::*;
 
 declare_hook! {
-    /// A task is complete and not running yet.
+    /// A new task, complete and not running yet.
     pub TaskFork<'a> = c"task_fork" in Task(task: &'a Task, clone_flags: u64);
     // SAFETY: This is what `points.c` passes.
     unsafe { c"task, clone_flags" }
@@ -106,14 +109,14 @@ declare_hook! {
 }
 
 declare_hook! {
-    /// A module's state is now this one of `enum module_state`.
+    /// A module has changed to this state of `enum module_state`.
     pub ModuleEvent<'a> = c"module_event" in Sleep(module: *mut bindings::module, state: u32);
     // SAFETY: This is what `points.c` passes.
     unsafe { c"module, state" }
 }
 
 declare_hook! {
-    /// A CPU is about to come up; a negative errno keeps it down.
+    /// A CPU is about to be brought up; a negative errno keeps it offline.
     pub CpuPrepare<'a> = c"cpu_prepare" in Sleep(cpu: u32) -> i32;
     // SAFETY: This is what `points.c` passes.
     unsafe { c"cpu" }
@@ -121,7 +124,8 @@ declare_hook! {
 
 #[cfg(any(CONFIG_GCOV_BUILTIN, all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_GCC)))]
 declare_hook! {
-    /// The constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit keeps it.
+    /// Constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit
+    /// keeps the object.
     pub GcovObject<'a> = c"gcov_object" in Sleep(info: *mut core::ffi::c_void);
     // SAFETY: This is what `points.c` passes.
     unsafe { c"info" }
@@ -129,7 +133,8 @@ declare_hook! {
 
 #[cfg(any(CONFIG_GCOV_BUILTIN, all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_CLANG)))]
 declare_hook! {
-    /// The constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit keeps it.
+    /// Constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit
+    /// keeps the object.
     pub LlvmGcovObject<'a> = c"llvm_gcov_object" in Sleep(
         writeout: *mut core::ffi::c_void,
         flush: *mut core::ffi::c_void,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A hook that is defined in Rust, and its site.
+//! Hooks that are defined in Rust, and their sites.
 //!
 //! Contexts: those of the hook.
 
@@ -25,10 +25,10 @@ use crate::cpu::percpu::inc_this_cpu;
 #[repr(transparent)]
 pub struct Hook(UnsafeCell<bindings::gkhook>);
 
-// SAFETY: The description does not change; what does is single words and a static key.
+// SAFETY: The description does not change; the rest is single words and a static key.
 unsafe impl Sync for Hook {}
 
-/// How a list of parameters is counted: commas, and one more if there is anything.
+/// Counts a list of parameters: its commas, plus one if it is not empty.
 pub const fn count_of(params: &CStr) -> usize {
     let bytes = params.to_bytes();
     let (mut at, mut count) = (0, 0);
@@ -42,7 +42,7 @@ pub const fn count_of(params: &CStr) -> usize {
 }
 
 impl Hook {
-    /// A hook with these parameters, `name: type` with commas between them, in a static.
+    /// Makes a hook with these parameters, `name: type` with commas between them, for a static.
     pub const fn new(
         name: &'static CStr,
         params: &'static CStr,
@@ -52,7 +52,7 @@ impl Hook {
         has_return: bool,
     ) -> Self {
         assert!(count <= PARAMS_MAX - has_return as usize);
-        // SAFETY: Zero is what STATIC_KEY_FALSE_INIT is; the other fields are set here.
+        // SAFETY: Zero is the value of STATIC_KEY_FALSE_INIT; the other fields are set here.
         let mut hook: bindings::gkhook = unsafe { core::mem::zeroed() };
         hook.armed = &raw const bindings::gkh_idle;
         hook.name = as_char_ptr_in_const_context(name);
@@ -68,50 +68,51 @@ impl Hook {
         Self(UnsafeCell::new(hook))
     }
 
-    /// For the registry.
+    /// Returns the hook's reference for the registry.
     pub fn to_ref(&'static self) -> HookRef {
-        // SAFETY: A static stays where it is, and keeps its description, until its module goes; then
-        // the registry forgets the hook.
+        // SAFETY: A static does not move, and keeps its description, until its module is freed;
+        // before that, the registry forgets the hook.
         unsafe { HookRef::new(NonNull::from(self).cast()) }
     }
 
-    /// Complains if it fires where its context does not allow it. Until the guard is dropped, the kernel complains about what sleeps
-    /// where it must not.
+    /// Warns if the hook fires in a context that it does not allow. Until the guard is dropped, the
+    /// kernel warns about sleeping where it is not allowed.
     #[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
     pub(super) fn check(&self) -> Checked<'_> {
-        // SAFETY: The hook's description does not change. The guard, which borrows the hook, undoes it in the same task.
+        // SAFETY: The hook's description does not change. The guard, which borrows the hook, undoes
+        // this in the same task.
         unsafe { bindings::gkh_check_enter(self.0.get()) };
         Checked(self, NotThreadSafe)
     }
 
-    /// Whether an exit is armed, where there are no patched NOPs.
+    /// Returns true if an exit is armed, for kernels without patched NOPs.
     #[cfg(not(CONFIG_JUMP_LABEL))]
     pub fn is_active(&self) -> bool {
-        // SAFETY: A static key may be looked at by anybody.
+        // SAFETY: A static key may be read in any context.
         unsafe { bindings::static_key_count(&raw mut (*self.0.get()).key.key) > 0 }
     }
 
-    /// Calls what the registry has published. `N` parameters count, or all if the hook has a return value,
+    /// Calls the published target. `N` parameters are used, or all if the hook has a return value,
     /// whose address is then the last.
     ///
     /// # Safety
     ///
-    /// The parameters are those that the hook's description says, in its context.
+    /// The parameters match the hook's description, and the caller is in its context.
     #[inline(always)]
     pub unsafe fn call<const N: usize>(&self, p: [c_ulong; PARAMS_MAX]) -> c_long {
-        // SAFETY: `armed` always points to a live `struct gkh_exit`, which stays until all who may have
-        // loaded its address here have gone.
+        // SAFETY: `armed` always points to a live `struct gkh_exit`, which exists until all CPUs
+        // and tasks that may have loaded its address here have left.
         let exit = unsafe { crate::sync::shared_word::load(&raw const (*self.0.get()).armed) };
-        // SAFETY: `exit` was live when it was loaded, and stays until this call has returned; its counter is per CPU and
-        // belongs to what the exit is a part of.
+        // SAFETY: `exit` was live when it was loaded, and exists until this call has returned; its
+        // counter is per CPU and belongs to the owner of the exit.
         unsafe { inc_this_cpu((*exit).hits) };
-        // SAFETY: `exit` stays until this call has returned, and was published for this hook, whose parameters the caller
-        // guarantees these to be.
+        // SAFETY: `exit` exists until this call has returned, and was published for this hook; the
+        // caller guarantees that the parameters match it.
         unsafe { invoke::<N>(exit, p) }
     }
 }
 
-/// The exits of a hook are being called.
+/// Guard: the exits of a hook are being called.
 #[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
 pub(super) struct Checked<'a>(&'a Hook, NotThreadSafe);
 
@@ -127,7 +128,8 @@ impl Drop for Checked<'_> {
 ///
 /// # Safety
 ///
-/// `exit` is live, and the parameters are those of its hook, which has no more than `N` if that is not the most that can be.
+/// `exit` is live, and the parameters belong to its hook, which has at most `N` unless `N` is the
+/// maximum.
 #[inline(always)]
 pub(super) unsafe fn invoke<const N: usize>(
     exit: *const bindings::gkh_exit,
@@ -135,12 +137,12 @@ pub(super) unsafe fn invoke<const N: usize>(
 ) -> c_long {
     #[cfg(not(CONFIG_CFI))]
     type Arg = *const bindings::gkh_exit;
-    // Another CPU may be exchanging it.
+    // Another CPU may be exchanging the function.
     // SAFETY: By the rules of this function.
     let function = unsafe { crate::sync::shared_word::load(&raw const (*exit).fn_) };
     let [p0, p1, p2, p3, p4] = p;
-    // SAFETY: It is never NULL. It may be called with fewer parameters than its prototype has: they
-    // are in registers, and it does not use the others.
+    // SAFETY: The function is never NULL. It may be called with fewer parameters than its prototype
+    // has: they are in registers, and it does not use the others.
     unsafe {
         let function: ExitFn = function.unwrap_unchecked();
         #[cfg(not(CONFIG_CFI))]

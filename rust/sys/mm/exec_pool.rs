@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Executable memory for short pieces of code: copies of instructions, trampolines.
+//! Executable memory for short pieces of code: copies of instructions, detour buffers, trampolines.
 //!
-//! A page is divided into [`Slot`]s of one size, so that a copy of an instruction takes 32 bytes. The pages are
-//! never writable: text is patched into them. All that is not code is breakpoints. Detours have pages of their own, which perf
-//! and kallsyms call `kprobe_optinsn_page`, and all others `kprobe_insn_page`.
+//! A page is divided into [`Slot`]s of one size, so that a copy of an instruction takes 32 bytes.
+//! The pages are never writable: text is patched into them. Unused bytes are breakpoints. Detour
+//! buffers have pages of their own, which perf and kallsyms call `kprobe_optinsn_page`, and all
+//! others `kprobe_insn_page`.
 //!
-//! A slot that is dropped may still be executing, in a task that was preempted in it. It is used again after a
-//! grace period of RCU tasks, which nobody waits for: one callback serves all slots dropped before it began.
-//! That grace period contains one of RCU, for an idle task that executes in a slot with preemption off.
+//! A dropped slot may still be executing, in a task that was preempted in it. The slot is reused
+//! after a grace period of RCU tasks. No caller waits for that: one callback serves all slots
+//! dropped before it began. That grace period contains one of RCU, for an idle task that executes
+//! in a slot with preemption off.
 //!
-//! Contexts: process, sleeping; [`contains()`] and [`nth_page()`] anywhere, NMI included.
+//! Contexts: process, sleeping; [`contains()`] and [`nth_page()`]: any, NMI included.
 //! Locks: the pool's mutex, inside of which only memory is allocated.
 
 use kernel::bindings;
@@ -25,13 +27,13 @@ mod map;
 use map::DETOURS;
 use map::PAGES;
 
-/// What all the memory is full of that is not code.
+/// Filler of unused bytes.
 const INT3: u8 = 0xcc;
 
-/// Sizes of slots in bytes, each the double of the one before.
+/// Sizes of slots in bytes, each twice the one before.
 const SIZES: [usize; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 
-/// The class of slots for a piece of code.
+/// Returns the class of slots for a piece of code.
 fn class_for(size: usize) -> Option<usize> {
     SIZES.iter().position(|slot| size != 0 && size <= *slot)
 }
@@ -39,61 +41,62 @@ fn class_for(size: usize) -> Option<usize> {
 /// One bit a slot of a page.
 type Slots = u128;
 
-/// Whose code a slot is for.
+/// User of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// Copies of instructions, for probes.
     Probes,
-    /// What the jumps lead to that stand in the place of probes' breakpoints.
+    /// Detour buffers, the targets of jumps in the place of probes' breakpoints.
     Detours,
     /// Trampolines of ftrace.
     Trampolines,
 }
 
-/// How many kinds of users there are.
+/// Number of kinds of users.
 const USERS: usize = 3;
 
 impl User {
-    /// Whether its slots are in pages for detours.
+    /// Returns true if its slots are in pages for detour buffers.
     fn is_detour(self) -> bool {
         self == Self::Detours
     }
 }
 
-/// What there is of slots of one size.
+/// Usage of slots of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// The size in bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// How many pages have such slots.
+    /// Number of pages with such slots.
     pub pages: usize,
     /// Slots in use for probes.
     pub probes: usize,
-    /// Slots in use for detours.
+    /// Slots in use for detour buffers.
     pub detours: usize,
     /// Slots in use for trampolines.
     pub trampolines: usize,
-    /// Slots that are free when a grace period is over.
+    /// Slots that wait for a grace period.
     pub waiting: usize,
-    /// Slots that are free.
+    /// Free slots.
     pub free: usize,
 }
 
 static_assert!(PAGE_SIZE / SIZES[0] == Slots::BITS as usize);
 static_assert!(PAGE_SIZE == SIZES[SIZES.len() - 1]);
 
-/// Memory that nobody executes yet, or any more.
+/// A page that no CPU executes.
 ///
 /// # Invariants
 ///
-/// The address of a page from `ferro_exec_page_alloc()`, which this owns; and what that was told, whether it is for detours.
+/// The address of a page from `ferro_exec_page_alloc()`, which this owns, and the argument of that
+/// call: true for detour buffers.
 struct ExecPage(usize, bool);
 
 impl ExecPage {
-    /// Errors: -ENOMEM.
+    /// Allocates a page. Errors: -ENOMEM.
     fn new(detours: bool) -> Result<Self> {
-        // SAFETY: It takes nothing but a name from us, and returns NULL or a page that nobody else has. It sleeps, as this
-        // function's context allows.
+        // SAFETY: The function takes only the kind of page, and returns NULL or a page without
+        // other users. It sleeps, as this function's context allows.
         let page = unsafe { bindings::ferro_exec_page_alloc(detours) };
         if page.is_null() {
             return Err(ENOMEM);
@@ -105,31 +108,32 @@ impl ExecPage {
 
 impl Drop for ExecPage {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the page is from `ferro_exec_page_alloc()` and only ours, so that it is freed once. Nobody
-        // executes there: it has no slot that is in use, and `ferro_exec_pool_reclaim()` has waited for those that were.
+        // SAFETY: By the type invariant the page is from `ferro_exec_page_alloc()` and has no other
+        // owner, so that it is freed once. No CPU executes it: it has no slot in use, and
+        // `ferro_exec_pool_reclaim()` has waited for the slots that were.
         unsafe {
             bindings::ferro_exec_page_free(core::ptr::without_provenance_mut(self.0), self.1)
         };
     }
 }
 
-/// A page of slots, each of which is free, in use, or on its way from there to free.
+/// A page of slots. Each slot is free, in use, or waiting to be free.
 struct Page {
     memory: ExecPage,
     free: Slots,
-    /// Those in use, by their users.
+    /// Slots in use, by user.
     used: [Slots; USERS],
-    /// Dropped, and no grace period has begun since.
+    /// Slots that were dropped, without a grace period that has begun since.
     dropped: Slots,
-    /// Dropped before the grace period that we are in.
+    /// Slots that were dropped before the present grace period.
     waiting: Slots,
 }
 
-/// The pages of one size of slots.
+/// Pages with one size of slots.
 struct Class {
     /// Sorted by address.
     pages: KVVec<Page>,
-    /// No page before this one has a free slot; of those for detours.
+    /// Index of a page before which no page has a free slot; the second for detour buffers.
     first_free: [usize; 2],
 }
 
@@ -174,7 +178,7 @@ impl Class {
             .map_err(|_| ENOMEM)
     }
 
-    /// Notes that a slot is not used any more.
+    /// Marks a slot as dropped.
     fn put(&mut self, addr: usize, size: usize) {
         let behind = self.pages.partition_point(|page| page.memory.0 <= addr);
         let page = behind.checked_sub(1).and_then(|i| self.pages.get_mut(i));
@@ -204,7 +208,7 @@ impl Class {
         sum
     }
 
-    /// A grace period begins. Returns whether somebody waits for it.
+    /// Begins a grace period. Returns true if slots wait for it.
     fn begin(&mut self) -> bool {
         let mut any = false;
         for page in self.pages.iter_mut() {
@@ -214,8 +218,8 @@ impl Class {
         any
     }
 
-    /// The grace period is over. One page of each kind without used slots is kept, the others go to `unused`, as far as it has
-    /// room.
+    /// Ends a grace period. Keeps one page of each kind without used slots; moves the others to
+    /// `unused`, as far as it has room.
     fn end(&mut self, size: usize, unused: &mut KVVec<Page>) {
         let all = Slots::MAX >> (Slots::BITS as usize - PAGE_SIZE / size);
         let mut keep = [true; 2];
@@ -230,7 +234,7 @@ impl Class {
             }
             PAGES.set(page.memory.0, false);
             if let Ok(page) = self.pages.remove(i) {
-                // There is room.
+                // The loop has checked the room.
                 let _ = unused.push_within_capacity(page);
             }
         }
@@ -239,7 +243,7 @@ impl Class {
 
 struct Pool {
     classes: [Class; SIZES.len()],
-    /// A grace period is going on.
+    /// True during a grace period.
     grace_period: bool,
     used: usize,
 }
@@ -249,7 +253,7 @@ impl Pool {
         (&mut self.classes[class], SIZES[class])
     }
 
-    /// Has the kernel call us after a grace period, if anybody waits for one and none is going on.
+    /// Schedules a callback after a grace period, if slots wait for one and none is in progress.
     fn want_grace_period(&mut self) {
         if self.grace_period {
             return;
@@ -258,14 +262,15 @@ impl Pool {
             self.grace_period |= class.begin();
         }
         if self.grace_period {
-            // SAFETY: The callback's head must not be queued twice. `grace_period`, which the pool's mutex protects, was clear:
-            // it is set until `ferro_exec_pool_reclaim()` clears it, after the callback, so that the head is free.
+            // SAFETY: The callback's head must not be queued twice. `grace_period`, which the
+            // pool's mutex protects, was clear: it is set until `ferro_exec_pool_reclaim()` clears
+            // it, after the callback, so that the head is free.
             unsafe { bindings::ferro_exec_pool_call() };
         }
     }
 }
 
-// SAFETY: `text.c` makes it with `DEFINE_MUTEX()`, and nobody but this pool uses it.
+// SAFETY: `text.c` defines it with `DEFINE_MUTEX()`, and only this pool uses it.
 static POOL: StaticMutex<Pool> = unsafe {
     StaticMutex::new(
         &raw mut bindings::ferro_exec_pool_lock,
@@ -277,14 +282,13 @@ static POOL: StaticMutex<Pool> = unsafe {
     )
 };
 
-/// Room for a piece of code, full of breakpoints or of older code until it is written.
+/// Room for a piece of code. It has breakpoints or older code until it is written.
 ///
-/// Dropping it needs process context, and nothing else: code may still be executing, but must not be entered any
-/// more.
+/// The drop needs only process context: the code may still be executing, but no CPU may enter it.
 ///
 /// # Invariants
 ///
-/// A slot of the pool that is not free, and nobody else's.
+/// A slot of the pool that is not free, and has no other owner.
 #[derive(Debug)]
 pub struct Slot {
     addr: usize,
@@ -294,34 +298,36 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Where the code will be.
+    /// Returns the address of the code.
     pub fn address(&self) -> usize {
         self.addr
     }
 
-    /// How much code there is room for, in bytes.
+    /// Returns the room for code, in bytes.
     pub fn len(&self) -> usize {
         SIZES[self.class]
     }
 
-    /// Whether there is no room; never.
+    /// Returns false: a slot has room.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Its address, for a caller who keeps it in place of this. Nobody else gets the slot, until [`Self::from_address`].
+    /// Returns its address, for a caller who keeps that instead. The slot stays taken until
+    /// [`Self::from_address`].
     pub fn into_address(self) -> usize {
         core::mem::ManuallyDrop::new(self).addr
     }
 
-    /// The slot again.
+    /// Returns the slot of an address.
     ///
     /// # Safety
     ///
     /// `address` is from [`Self::into_address`] of a slot that [`alloc`] has returned for `size` bytes, and that has been
     /// [written](Self::write). It is used once.
     pub unsafe fn from_address(address: usize, size: usize) -> Self {
-        // INVARIANT: The caller guarantees that it was one, and is nobody else's. There is a class if `alloc()` has found it.
+        // INVARIANT: The caller guarantees that this was a slot without another owner. Its class
+        // exists, as `alloc()` has found it.
         Self {
             addr: address,
             class: class_for(size).unwrap_or(0),
@@ -331,15 +337,15 @@ impl Slot {
 
     /// Writes the code, and breakpoints up to the end of the slot.
     ///
-    /// Nobody may execute the slot yet: every CPU sees the code when it comes here after this, but not all at once.
-    /// Errors: -E2BIG if it is more than there is room for, and then nothing is written.
+    /// No CPU may execute the slot before this returns: CPUs do not see the code all at once.
+    /// Errors: -E2BIG if the code is larger than the room; then nothing is written.
     pub fn write(&mut self, code: &[u8], lock: &TextMutex) -> Result {
         self.write_each(code, lock, text::slot_comes)?;
         self.written = true;
         Ok(())
     }
 
-    /// The same, for code of which somebody else tells perf: that it is there, and that it goes.
+    /// Writes code of which the caller tells perf, on its creation and its removal.
     pub fn write_untold(&mut self, code: &[u8], lock: &TextMutex) -> Result {
         self.write_each(code, lock, |_, _| ())
     }
@@ -366,7 +372,7 @@ impl Slot {
     }
 }
 
-/// How much is written at once.
+/// Number of bytes that are written at once.
 const BUFFER: usize = 128;
 
 impl Drop for Slot {
@@ -382,7 +388,7 @@ impl Drop for Slot {
     }
 }
 
-/// Allocates a slot with room for `size` bytes. Not with a [`TextMutex`] held.
+/// Allocates a slot with room for `size` bytes. The caller holds no [`TextMutex`].
 ///
 /// Errors: -EINVAL if `size` is 0 or more than a page, -ENOMEM.
 pub fn alloc(size: usize, user: User) -> Result<Slot> {
@@ -396,7 +402,7 @@ pub fn alloc(size: usize, user: User) -> Result<Slot> {
         }
         if let Some(addr) = of_size.take(slot_size, user) {
             pool.used += 1;
-            // INVARIANT: It has just been taken.
+            // INVARIANT: The slot has just been taken.
             return Ok(Slot {
                 addr,
                 class,
@@ -408,27 +414,27 @@ pub fn alloc(size: usize, user: User) -> Result<Slot> {
     }
 }
 
-/// Whether an address is in a page of the pool. Context: any, NMI included.
+/// Returns true if an address is in a page of the pool. Context: any, NMI included.
 pub fn contains(addr: usize) -> bool {
     PAGES.has(addr)
 }
 
-/// The address of a page, counted from the lowest. Context: any.
+/// Returns the address of the nth page, from the lowest. Context: any.
 pub fn nth_page(n: usize) -> Option<usize> {
     PAGES.nth(n)
 }
 
-/// Whether the page at an address, if the pool has one there, is for detours. Context: any.
+/// Returns true if the pool's page at an address is for detour buffers. Context: any.
 pub fn is_for_detours(page: usize) -> bool {
     DETOURS.has(page)
 }
 
-/// The number of slots in use.
+/// Returns the number of slots in use.
 pub fn used() -> usize {
     POOL.lock().used
 }
 
-/// The number of pages.
+/// Returns the number of pages.
 pub fn pages() -> usize {
     POOL.lock()
         .classes
@@ -437,7 +443,7 @@ pub fn pages() -> usize {
         .sum()
 }
 
-/// What there is of slots of each size.
+/// Returns the usage of slots of each size.
 pub fn in_use() -> [Use; SIZES.len()] {
     let pool = POOL.lock();
     core::array::from_fn(|class| match (pool.classes.get(class), SIZES.get(class)) {
@@ -446,28 +452,28 @@ pub fn in_use() -> [Use; SIZES.len()] {
     })
 }
 
-/// Waits until all slots dropped before this are free.
+/// Waits until all slots dropped before this call are free.
 pub fn flush() {
-    // The grace period that is going on, and the one that the slots dropped meanwhile have to wait for.
+    // Waits for the present grace period, and for the next one, which the slots dropped since need.
     for _ in 0..2 {
-        // SAFETY: It waits for callbacks and a work item, which take the pool's mutex: this function does not hold it, and
-        // sleeps only where its context allows.
+        // SAFETY: It waits for callbacks and a work item, which take the pool's mutex: this
+        // function does not hold it, and sleeps only where its context allows.
         unsafe { bindings::ferro_exec_pool_wait() };
     }
 }
 
-/// How many pages are given back at a time.
+/// Number of pages that are freed at a time.
 const BATCH: usize = 64;
 
-/// After a grace period.
+/// Frees slots and pages after a grace period.
 ///
 /// # Safety
 ///
-/// Called once after a grace period that began when slots had been given up.
+/// Called once after a grace period that began after slots had been dropped.
 #[export]
 unsafe extern "C" fn ferro_exec_pool_reclaim() {
     loop {
-        // Without memory for the list they stay until the next time.
+        // Without memory for the list, the pages stay until the next time.
         let mut unused = KVVec::with_capacity(BATCH, GFP_KERNEL | __GFP_NOWARN).unwrap_or_default();
         let mut pool = POOL.lock();
         for (class, size) in pool.classes.iter_mut().zip(SIZES) {
@@ -482,7 +488,8 @@ unsafe extern "C" fn ferro_exec_pool_reclaim() {
         if unused.is_empty() {
             return;
         }
-        // SAFETY: It waits for a grace period of RCU, outside of all locks and of all readers: a work item calls this function.
+        // SAFETY: It waits for a grace period of RCU, outside of all locks and readers: a work item
+        // calls this function.
         unsafe { bindings::ferro_exec_page_quiesce() };
         drop(unused);
         if !more {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Functions for what Rust cannot call: macros and static inline functions.
- */
+/* Wrappers for macros and static inline functions, which Rust cannot call. */
 #include <linux/export.h>
 #include <linux/gfp.h>
 #include <linux/kasan.h>
@@ -49,14 +47,14 @@ struct page *ferro_reserved_page(u64 address)
 {
 	unsigned long pfn = PHYS_PFN(address);
 
-	/* Not what has been given to the page allocator since. */
+	/* Excludes pages that were given to the page allocator later. */
 	return pfn_valid(pfn) && PageReserved(pfn_to_page(pfn)) ? pfn_to_page(pfn) : NULL;
 }
 EXPORT_SYMBOL_GPL(ferro_reserved_page);
 
 bool ferro_reserved_page_busy(struct page *page)
 {
-	/* The count that it has had since the kernel booted; a mapping has one of its own. */
+	/* The initial reference since boot; a mapping has one of its own. */
 	return page_count(page) != 1;
 }
 EXPORT_SYMBOL_GPL(ferro_reserved_page_busy);
@@ -67,13 +65,16 @@ bool ferro_page_shared(struct page *page, bool may_be_pinned)
 	int others = folio_ref_count(folio) - 1;
 
 	/*
-	 * In this order: a page table counts its reference before its mapping, and gives up the
-	 * mapping first. So mappings that end in between only leave too many references.
+	 * In this order: a page table takes its reference before its mapping, and drops the mapping
+	 * first. So mappings that end in between only leave too many references.
 	 */
 	smp_rmb();
 	others -= folio_mapcount(folio);
 
-	/* A pin counts as so many references: what is left are plain ones, unless somebody has exactly as many of these. */
+	/*
+	 * A pin counts as this many references. The remainder are plain references, unless there
+	 * are exactly as many of these.
+	 */
 	return may_be_pinned ? others % GUP_PIN_COUNTING_BIAS : others;
 }
 EXPORT_SYMBOL_GPL(ferro_page_shared);
@@ -81,7 +82,10 @@ EXPORT_SYMBOL_GPL(ferro_page_shared);
 bool ferro_read_kernel(void *to, const void *from, size_t len)
 {
 #ifdef CONFIG_X86_64
-	/* Canonical with four levels and with five, and of the kernel; the vsyscall page is in the last 16 MB. */
+	/*
+	 * Kernel addresses that are canonical with four and five levels; the vsyscall page is in
+	 * the last 16 MB.
+	 */
 	const unsigned long first = 0xffff800000000000UL, last = 0xffffffffff000000UL;
 
 	if (IS_ENABLED(CONFIG_UML) || (unsigned long)from - first >= last - first || len % sizeof(u64))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for what Rust cannot call: macros and static inline functions.
- * Each does what the macro or function in its name does.
+ * Wrappers for macros and static inline functions, which Rust cannot call. Each is named after the
+ * macro or function that it wraps.
  */
 #ifndef _FERROTRACE_SYS_MM_HELPERS_H
 #define _FERROTRACE_SYS_MM_HELPERS_H
@@ -18,23 +18,32 @@ struct page *ferro_alloc_page(void);
 void *ferro_vmap(struct page **pages, unsigned int count);
 void ferro_get_page(struct page *page);
 
-/* mm.h: where the memory of reserve_mem=SIZE:ALIGN:NAME is, or false; its pages, which nobody frees; for claims on it. */
+/*
+ * mm.h: the range of the memory of reserve_mem=SIZE:ALIGN:NAME, or false; its pages, which are
+ * never freed; lock for claims on it.
+ */
 bool ferro_reserve_mem_find(const char *name, u64 *start, u64 *size);
 struct page *ferro_reserved_page(u64 address);
-/* Whether user space still has it, by a mapping, in a pipe, or in a buffer that it has registered. Context: any. */
+/*
+ * True if user space still has the page, by a mapping, in a pipe, or in a registered buffer.
+ * Context: any.
+ */
 bool ferro_reserved_page_busy(struct page *page);
 extern struct mutex ferro_reserve_mem_mutex;
 
 /*
- * mm.h: whether there is a reference to the page other than the one from its allocation, those of user mappings, and,
- * with @may_be_pinned, long-term pins through such a mapping.
+ * mm.h: true if the page has references other than the one from its allocation, those of user
+ * mappings, and, with @may_be_pinned, long-term pins through such a mapping.
  */
 bool ferro_page_shared(struct page *page, bool may_be_pinned);
 
-/* uaccess.h: reads @len bytes of kernel memory, as copy_from_kernel_nofault() does, with less around short data. */
+/*
+ * uaccess.h: reads @len bytes of kernel memory, as copy_from_kernel_nofault() does, with less
+ * overhead for short data.
+ */
 bool ferro_read_kernel(void *to, const void *from, size_t len);
 
-/* kasan.h: unpoison a part of a stack whose variables are gone. */
+/* kasan.h: unpoisons a part of a stack whose variables are out of scope. */
 void ferro_kasan_unpoison(const void *start, size_t size);
 
 #endif /* _FERROTRACE_SYS_MM_HELPERS_H */

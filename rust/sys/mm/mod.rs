@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: pages that are mapped into user space, and memory for code.
+//! Memory: pages that are mapped into user space, and executable memory.
 
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod exec_pool;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that may not be there, or not be readable: an access that would fault fails.
+//! Accesses to memory that may be unmapped or unreadable: an access that would fault fails.
 //!
 //! Contexts: any, NMI included.
 
@@ -13,12 +13,12 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::task::Task;
 
-/// Bytes that are written at a time, or of a text that are read at a time.
+/// Number of bytes in one step of a write, or of reading a text.
 const PIECE: usize = 64;
 
-/// Fills `to` with what is at an address of the kernel. False if not all of it can be read.
+/// Copies kernel memory into `to`. Returns false if a byte cannot be read.
 ///
-/// What is read may be changing meanwhile.
+/// The memory may be changing.
 #[inline]
 pub fn read_kernel(from: usize, to: &mut [u8]) -> bool {
     // SAFETY: The function takes any address as its source; the destination is the slice.
@@ -27,9 +27,9 @@ pub fn read_kernel(from: usize, to: &mut [u8]) -> bool {
     }
 }
 
-/// What is at an address of the kernel. `None` if not all of it can be read.
+/// Reads a `T` from kernel memory. Returns `None` if a byte cannot be read.
 ///
-/// What is read may be changing meanwhile; any bytes are a `T`.
+/// The memory may be changing; any bytes are a valid `T`.
 #[inline]
 pub fn read_kernel_as<T: FromBytes>(from: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
@@ -45,8 +45,8 @@ pub fn read_kernel_as<T: FromBytes>(from: usize) -> Option<T> {
     is_read.then(|| unsafe { value.assume_init() })
 }
 
-/// Words at an address on the stack of the current task. `None` if they are elsewhere, which is no matter: [`read_kernel`] reads them
-/// there, but takes longer, as there they may not be.
+/// Reads words from the stack of the current task. Returns `None` for other addresses, for which
+/// the slower [`read_kernel`] is safe.
 #[inline(always)]
 pub fn read_stack<const WORDS: usize>(from: usize) -> Option<[u64; WORDS]> {
     let last = stack::SIZE.checked_sub(const { WORDS * size_of::<u64>() })?;
@@ -55,7 +55,8 @@ pub fn read_stack<const WORDS: usize>(from: usize) -> Option<[u64; WORDS]> {
     }
     let mut words = [0; WORDS];
     for (word, at) in words.iter_mut().zip((from..).step_by(size_of::<u64>())) {
-        // SAFETY: The stack of the current task is there, from the first byte to the last, as long as the task runs.
+        // SAFETY: The stack of the current task is mapped, from the first byte to the last, as long
+        // as the task runs.
         *word = unsafe { stack::word(at) };
     }
     Some(words)
@@ -76,28 +77,31 @@ mod stack {
         static current_task: *mut c_void;
     }
 
-    /// Where that of the current task starts.
+    /// Returns the start of the current task's stack.
     #[inline(always)]
     pub(super) fn start() -> usize {
         let task: *mut bindings::task_struct;
-        // SAFETY: One load of a per-CPU variable, which is the current task's wherever that runs.
+        // SAFETY: One load of a per-CPU variable, which belongs to the current task on whatever CPU
+        // it runs.
         unsafe {
             asm!("mov {task}, gs:[rip + {current}]", task = out(reg) task, current = sym current_task,
                 options(nostack, preserves_flags, readonly))
         };
-        // SAFETY: The current task is live, and its stack stays where it is. `layout.rs` compares where the field after this is.
+        // SAFETY: The current task is live, and its stack does not move. `layout.rs` compares the
+        // offset of a later field.
         unsafe { (&raw const (*task).stack).read_volatile() }.addr()
     }
 
-    /// A word of it, at any address, whatever KASAN says of the variables there: who is probed may be about to leave them.
+    /// Reads a word at any address of the stack. Ignores KASAN's marks, because the probed function
+    /// may be about to leave its variables.
     ///
     /// # Safety
     ///
-    /// There is memory.
+    /// The memory is mapped.
     #[inline(always)]
     pub(super) unsafe fn word(at: usize) -> u64 {
         let word: u64;
-        // SAFETY: By the rules of this function. What is there may be changing.
+        // SAFETY: By the rules of this function. The memory may be changing.
         unsafe {
             asm!("mov {word}, [{at}]", word = out(reg) word, at = in(reg) at,
                 options(nostack, preserves_flags, readonly))
@@ -106,7 +110,7 @@ mod stack {
     }
 }
 
-/// Without a quick way to look there.
+/// Fallback without fast access to the stack.
 #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
 mod stack {
     pub(super) const SIZE: usize = 0;
@@ -117,13 +121,14 @@ mod stack {
 
     /// # Safety
     ///
-    /// It is not called, as nothing is on a stack of no bytes.
+    /// It is not called, as a stack of no bytes contains nothing.
     pub(super) unsafe fn word(_at: usize) -> u64 {
         0
     }
 }
 
-/// Fills `to` with what is at an address of the current process. False if not all of it is in memory and can be read.
+/// Copies memory of the current process into `to`. Returns false if a byte is not in memory or
+/// cannot be read.
 pub fn read_user(from: usize, to: &mut [u8]) -> bool {
     // SAFETY: The function takes any address as its source, and refuses those of the kernel; the destination is the slice.
     let failed = unsafe {
@@ -132,9 +137,10 @@ pub fn read_user(from: usize, to: &mut [u8]) -> bool {
     failed == 0
 }
 
-/// Returns the `T` at an address of the current process, or `None` as [`read_user`] returns false.
+/// Returns the `T` at an address of the current process, or `None` where [`read_user`] returns
+/// false.
 ///
-/// The process may be changing what is read; any bytes are a `T`.
+/// The process may be changing the memory; any bytes are a valid `T`.
 #[inline]
 pub fn read_user_as<T: FromBytes>(from: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
@@ -150,8 +156,8 @@ pub fn read_user_as<T: FromBytes>(from: usize) -> Option<T> {
     (failed == 0).then(|| unsafe { value.assume_init() })
 }
 
-/// Copies the text at an address of the current process, up to its NUL, as far as there is room. Returns its length, or `None` if
-/// [`read_user`] fails before that.
+/// Copies the text at an address of the current process, up to its NUL, as far as there is room.
+/// Returns its length, or `None` if [`read_user`] fails before that.
 pub fn read_user_text(from: usize, to: &mut [u8]) -> Option<usize> {
     let mut len = 0;
     while let Some(rest) = to.get_mut(len..).filter(|rest| !rest.is_empty()) {
@@ -170,13 +176,15 @@ pub fn read_user_text(from: usize, to: &mut [u8]) -> Option<usize> {
     Some(len)
 }
 
-/// Stores `from` at an address of the kernel. False if not all of it can be written; part of it may have been.
+/// Writes `from` to kernel memory. Returns false if a byte cannot be written; part of `from` may
+/// have been.
 ///
 /// # Safety
 ///
-/// Whatever the kernel has there may change to this at any time.
+/// The kernel tolerates this change of its memory at any time.
 pub unsafe fn write_kernel(to: usize, from: &[u8]) -> bool {
-    // SAFETY: The function takes any address as its destination, and the caller guarantees that this may be changed.
+    // SAFETY: The function takes any address as its destination, and the caller guarantees that the
+    // memory may be changed.
     let failed = unsafe {
         bindings::copy_to_kernel_nofault(
             without_provenance_mut(to),
@@ -187,10 +195,12 @@ pub unsafe fn write_kernel(to: usize, from: &[u8]) -> bool {
     failed == 0
 }
 
-/// Stores `from` at an address of the current process. False if not all of it can be written without sleeping; part of it may
-/// have been. False also where that memory is not the current process's own, or not what this CPU uses: in a thread of the
-/// kernel, which may have borrowed it, at the end of a process, and while code is being patched. In an interrupt the process is
-/// the one that was interrupted.
+/// Writes `from` to memory of the current process, without sleeping. Returns false if a byte cannot
+/// be written; part of `from` may have been.
+///
+/// Also returns false if the memory in use on this CPU is not the current process's own: in a
+/// kernel thread, which may have borrowed it, in an exiting process, and while code is being
+/// patched. In an interrupt, the current process is the interrupted one.
 pub fn write_user(to: usize, from: &[u8]) -> bool {
     if !has_own_memory() {
         return false;
@@ -198,8 +208,8 @@ pub fn write_user(to: usize, from: &[u8]) -> bool {
     let mut old = [0; PIECE];
     let mut at = to;
     for piece in from.chunks(PIECE) {
-        // Reading is refused where another process's memory is in use on this CPU; writing is not. The task is not one of those
-        // that change between the two what memory they use.
+        // Reading fails if another process's memory is in use on this CPU; writing does not. The
+        // memory in use does not change in between.
         let is_there = old
             .get_mut(..piece.len())
             .is_some_and(|old| read_user(at, old));
@@ -222,14 +232,14 @@ pub fn write_user(to: usize, from: &[u8]) -> bool {
     true
 }
 
-/// Whether the current task is one of a process that has not ended.
+/// Returns true if the current task belongs to a process that is not exiting.
 fn has_own_memory() -> bool {
-    // SAFETY: The current task is live, and others do not change these two flags of it.
+    // SAFETY: The current task is live, and other tasks do not change these two flags of it.
     let flags = unsafe { (&raw const (*Task::current_raw()).flags).read_volatile() };
     flags & (bindings::PF_KTHREAD | bindings::PF_EXITING) == 0
 }
 
-/// Whether an address is one of user space, or none of the kernel's.
+/// Returns true if an address is not in the kernel's half.
 #[inline]
 pub fn is_user(address: usize) -> bool {
     // The kernel is in the upper half.

@@ -2,10 +2,10 @@
 
 //! Memory that the kernel writes through a contiguous mapping and user space reads through its own.
 //!
-//! The memory changes behind the back of whoever looks at it, so it is never a `&[u8]`: it is
-//! handed around as a [`MemRange`] and only ever copied.
+//! The memory may change during any access, so it is never a `&[u8]`: it is passed as a
+//! [`MemRange`] and only copied.
 //!
-//! Contexts: allocation and freeing in process context, the rest anywhere.
+//! Contexts: process, to allocate and free; any otherwise.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -25,36 +25,38 @@ use crate::cpu::task::cond_resched_killable;
 use crate::mm::reserve_mem::Claim;
 
 // RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has `vmap()`.
-/// Pages, mapped contiguously.
+/// A contiguous mapping of pages.
 ///
 /// # Invariants
 ///
-/// `pages` holds the pages that this object owns a reference to, or that `source` keeps; `base` is their mapping.
+/// This object owns a reference to each page in `pages`, or `source` keeps them; `base` is their
+/// mapping.
 pub struct PageBuf {
     pages: KVVec<*mut bindings::page>,
     base: NonNull<u8>,
     source: Source,
-    /// Pages that have been given to page tables, so far.
+    /// Number of pages that have been given to page tables so far.
     mapped: Atomic<usize>,
 }
 
-// SAFETY: The object owns its pages and their mapping, which every task sees: another one may give them up.
+// SAFETY: The object owns its pages and their mapping, which every task sees: another one may free
+// them.
 unsafe impl Send for PageBuf {}
-// SAFETY: `mapped` is an atomic, and nothing else here changes; the bytes are only reached through raw pointers, whose users
-// say in their `unsafe` blocks who else may use them.
+// SAFETY: `mapped` is an atomic, and no other field changes. The bytes are only accessed through
+// raw pointers, by `unsafe` blocks that state the other users.
 unsafe impl Sync for PageBuf {}
 
-/// Whose the pages are.
+/// Owner of the pages.
 enum Source {
-    /// This object's own, and the mapping as well.
+    /// This object owns the pages and the mapping.
     Allocated,
-    /// Reserved memory, which nobody frees; the mapping is this object's.
+    /// Reserved memory, which is never freed; this object owns the mapping.
     Reserved { _claim: Claim },
-    /// Another object's, as well as the mapping.
+    /// Another object owns the pages and the mapping.
     Part { _of: Arc<PageBuf> },
 }
 
-/// Frees what has been allocated so far, should a later step fail.
+/// Frees the pages allocated so far if a later step fails.
 struct Pages(KVVec<*mut bindings::page>);
 
 impl Drop for Pages {
@@ -68,10 +70,11 @@ impl Drop for Pages {
 }
 
 impl PageBuf {
-    /// Allocates at least `bytes` bytes, in whole pages, zeroed. That may be gigabytes, and take long.
+    /// Allocates at least `bytes` bytes, in whole pages, zeroed. The size may be gigabytes, and the
+    /// call may take long.
     ///
-    /// Context: process; sleeps. Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if `bytes` is 0 or
-    /// too many.
+    /// Context: process; sleeps. Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if
+    /// `bytes` is 0 or too large.
     pub fn new(bytes: usize) -> Result<Self> {
         let count = bytes.div_ceil(PAGE_SIZE);
         let n_pages = u32::try_from(count).map_err(|_| EINVAL)?;
@@ -98,31 +101,33 @@ impl PageBuf {
         })
     }
 
-    /// Maps reserved memory, with whatever is in it.
+    /// Maps reserved memory, with its present contents.
     ///
-    /// Context: process; sleeps. Errors: -ENOMEM, -EINVAL if it is not all there any more, -EAGAIN while user space has some of it from
-    /// an earlier claim: in a pipe, or registered as a buffer, for which no file or mapping has to stay.
+    /// Context: process; sleeps. Errors: -ENOMEM, -EINVAL if a page is not reserved, -EAGAIN while
+    /// user space has a page from an earlier claim: in a pipe, or in a registered buffer, which
+    /// needs no file or mapping.
     pub(super) fn reserved(claim: Claim) -> Result<Self> {
         let (start, bytes) = claim.range();
         let count = bytes / PAGE_SIZE;
         let n_pages = u32::try_from(count).map_err(|_| EINVAL)?;
         let mut pages = KVVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?;
         for at in (0..bytes).step_by(PAGE_SIZE) {
-            // No overflow: the claim is on memory that there is.
+            // No overflow: the claim is on existing memory.
             // SAFETY: No requirement.
             let page = unsafe { bindings::ferro_reserved_page(start + u64::try_from(at)?) };
             let page = NonNull::new(page).ok_or(EINVAL)?;
-            // SAFETY: A page that the kernel reserved when it booted stays.
+            // SAFETY: A page that the kernel reserved at boot exists permanently.
             if unsafe { bindings::ferro_reserved_page_busy(page.as_ptr()) } {
                 return Err(EAGAIN);
             }
             pages.push(page.as_ptr(), GFP_KERNEL)?;
         }
-        // SAFETY: `pages` holds `n_pages` pages. The kernel reserved them when it booted, for good.
+        // SAFETY: `pages` holds `n_pages` pages, which the kernel reserved permanently at boot.
         let base = unsafe { bindings::ferro_vmap(pages.as_mut_ptr(), n_pages) };
         let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
-        // INVARIANT: All pages are mapped at `base`; nobody frees them, and the claim keeps others off. Nobody has one from an earlier
-        // claim, and none comes to have: whoever had the last mapping has given up the claim.
+        // INVARIANT: All pages are mapped at `base`; they are never freed, and the claim excludes
+        // other users. No user has a page from an earlier claim, nor gets one later: the owner of
+        // the last mapping has given up the claim.
         Ok(Self {
             pages,
             base,
@@ -131,9 +136,9 @@ impl PageBuf {
         })
     }
 
-    /// A part of the memory, in whole pages, which keeps all of it.
+    /// Returns a part of the memory, in whole pages, which keeps all of it.
     ///
-    /// Context: process. Errors: -EINVAL unless it is inside and there is something in it, -ENOMEM.
+    /// Context: process. Errors: -EINVAL if the part is empty or not inside, -ENOMEM.
     pub fn part(of: &Arc<Self>, start: usize, bytes: usize) -> Result<Self> {
         let range = of.range(start, bytes).filter(|range| !range.is_empty());
         let range = range.ok_or(EINVAL)?;
@@ -156,23 +161,23 @@ impl PageBuf {
         })
     }
 
-    /// The word at a multiple of 8 bytes, if it is inside.
+    /// Loads the word at a multiple of 8 bytes, if it is inside.
     ///
     /// Context: any.
     pub fn load(&self, at: usize) -> Option<u64> {
         let word = self.word(at)?;
-        // SAFETY: `word()` has checked that it is in the memory, and aligned. Any bytes are a `u64`; others may be changing
-        // them.
+        // SAFETY: `word()` has checked that it is in the memory, and aligned. Any bytes are a
+        // `u64`; other CPUs may be changing them.
         Some(unsafe { word.as_ptr().read_volatile() })
     }
 
-    /// Stores a word at a multiple of 8 bytes; false if it is not inside.
+    /// Stores a word at a multiple of 8 bytes; returns false if it is not inside.
     ///
     /// Context: any.
     ///
     /// # Safety
     ///
-    /// Nobody relies on what is there now.
+    /// No code relies on the present contents.
     pub unsafe fn store(&self, at: usize, value: u64) -> bool {
         let Some(word) = self.word(at) else {
             return false;
@@ -187,28 +192,28 @@ impl PageBuf {
         (at % size_of::<u64>() == 0).then_some(range.start.cast())
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Size in bytes, a multiple of the page size.
+    /// Returns the size in bytes, a multiple of the page size.
     pub fn len(&self) -> usize {
-        // No overflow: so much memory is mapped.
+        // No overflow: this much memory is mapped.
         self.pages.len() * PAGE_SIZE
     }
 
-    /// Whether there is no memory; never.
+    /// Returns false: there is memory.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The array of pages and their number, for C code that wants to see them.
+    /// Returns the array of pages and their number, for C code.
     pub fn page_array(&self) -> (*mut *mut bindings::page, usize) {
         (self.pages.as_ptr().cast_mut(), self.pages.len())
     }
 
-    /// A part of the memory, if it is inside.
+    /// Returns a part of the memory, if it is inside.
     pub fn range(&self, start: usize, len: usize) -> Option<MemRange<'_>> {
         let end = start.checked_add(len)?;
         (end <= self.len()).then(|| MemRange {
@@ -219,11 +224,12 @@ impl PageBuf {
         })
     }
 
-    /// Copies `len` bytes to `at`, unless that leaves the memory.
+    /// Copies `len` bytes to `at`; returns false, without a copy, if they are not inside.
     ///
     /// # Safety
     ///
-    /// `len` bytes at `from` are readable, and nobody else writes to these places meanwhile.
+    /// `len` bytes at `from` are readable, and no other code writes to the destination during the
+    /// copy.
     #[inline]
     pub unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize) -> bool {
         let Some(to) = self.range(at, len) else {
@@ -234,18 +240,19 @@ impl PageBuf {
         true
     }
 
-    /// The page of a byte.
+    /// Returns the page of a byte.
     pub(crate) fn page_at(&self, at: usize) -> Option<*mut bindings::page> {
         self.pages.get(at / PAGE_SIZE).copied()
     }
 
-    /// Whether anybody but `self` and user mappings has a reference to the page with this index, other than a pin through
-    /// a mapping. What somebody does with the page before he gives it up is done only when a barrier follows this.
+    /// Returns true if the page with this index has a reference other than those of `self`, of user
+    /// mappings, and of pins through a mapping. A barrier after this call orders it after a former
+    /// user's accesses.
     ///
-    /// The kernel counts a pin as 1,024 references. Where no page has ever been mapped, nothing is
-    /// taken for a pin; where one has, exactly as many references are. References and mappings are
-    /// two counters: while pages are being mapped, the answer may be true although there is no such
-    /// reference, but never the reverse.
+    /// The kernel counts a pin as 1,024 references. Without mapped pages so far, no reference is
+    /// taken for a pin; with them, exactly that many are. References and mappings are two counters.
+    /// So the result may be true without such a reference while pages are being mapped, but is
+    /// never wrongly false.
     ///
     /// Context: any.
     #[inline]
@@ -256,16 +263,17 @@ impl PageBuf {
         let mapped = self.mapped.load(Acquire);
         // SAFETY: `self` has a reference to its pages.
         let is_shared = unsafe { bindings::ferro_page_shared(*page, mapped != 0) };
-        // A mapping that began in between may count although its reference was not seen: its count
-        // pairs with `page()`.
+        // A mapping that began in between may be counted although its reference was not seen: its
+        // count pairs with `page()`.
         barrier::smp_mb(barrier::Read);
         is_shared || self.mapped.load(Relaxed) != mapped
     }
 
-    /// A counted reference to the page with this index, for a page table.
+    /// Takes a reference to the page with this index, for a page table.
     pub fn page(&self, index: usize) -> Option<PageRef> {
         let page = *self.pages.get(index)?;
-        // Before anybody can pin the page through the mapping. Who does not see it yet takes a pin for a reference.
+        // Precedes any pin through the mapping. A CPU that does not see it yet takes a pin for a
+        // reference.
         self.mapped.fetch_add(1, Full);
         // SAFETY: `self` has a reference to the page.
         unsafe { bindings::ferro_get_page(page) };
@@ -278,7 +286,8 @@ impl Drop for PageBuf {
         if matches!(self.source, Source::Part { .. }) {
             return;
         }
-        // SAFETY: By the type invariant this is a mapping made by `vmap()`, and it is not another object's.
+        // SAFETY: By the type invariant this is a mapping made by `vmap()`, and no other object
+        // owns it.
         unsafe { bindings::vunmap(self.base.as_ptr().cast()) };
         if matches!(self.source, Source::Allocated) {
             drop(Pages(core::mem::take(&mut self.pages)));
@@ -286,7 +295,7 @@ impl Drop for PageBuf {
     }
 }
 
-/// A reference to a page that its receiver has to give back.
+/// A reference to a page that its receiver has to drop.
 pub struct PageRef(*mut bindings::page);
 
 impl PageRef {
@@ -304,17 +313,17 @@ pub struct MemRange<'a> {
 }
 
 impl MemRange<'_> {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if the range is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where they are.
+    /// Returns the address of the first byte.
     pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that was reserved by name on the kernel's command line, `reserve_mem=SIZE:ALIGN:NAME`: what is in it survives a reboot.
+//! Memory that was reserved by name on the kernel's command line, `reserve_mem=SIZE:ALIGN:NAME`.
+//! Its contents survive a reboot.
 //!
-//! Whoever uses it claims it first, so that no two of our users have the same. Other users of the kernel (`trace_instance=`,
-//! `ramoops`) do not know of claims; each needs a name of its own.
+//! A user claims the memory first, so that no two users of Ferrotrace share it. Other users of the
+//! kernel (`trace_instance=`, `ramoops`) know no claims; each needs a name of its own.
 //!
 //! Contexts: process; sleeps. Locks: the list of claims.
 
@@ -17,11 +18,11 @@ use crate::sync::mutex::StaticMutex;
 
 type Range = (u64, usize);
 
-// SAFETY: `helpers.c` has the mutex, made by `DEFINE_MUTEX()` for this.
+// SAFETY: `helpers.c` defines the mutex with `DEFINE_MUTEX()` for this purpose.
 static CLAIMS: StaticMutex<KVec<Range>> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_reserve_mem_mutex, KVec::new()) };
 
-/// Reserved memory. It stays as long as the kernel runs.
+/// Reserved memory, which exists as long as the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
     start: u64,
@@ -29,12 +30,13 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// The memory with this name, if the command line has it.
+    /// Finds the memory with this name on the command line.
     ///
-    /// Errors: -ENXIO if not; -EINVAL if it does not start with a page, or is smaller than one.
+    /// Errors: -ENXIO if there is none; -EINVAL if it does not start with a page, or is smaller
+    /// than one.
     pub fn find(name: &CStr) -> Result<Self> {
         let (mut start, mut size) = (0, 0);
-        // SAFETY: The name is a string, and both are places for a number.
+        // SAFETY: The name is a string, and both pointers are to local numbers.
         if !unsafe { bindings::ferro_reserve_mem_find(name.as_char_ptr(), &mut start, &mut size) } {
             return Err(ENXIO);
         }
@@ -46,19 +48,20 @@ impl Reserved {
         Ok(Self { start, bytes })
     }
 
-    /// Bytes of it, in whole pages.
+    /// Returns the number of bytes, in whole pages.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is none; never.
+    /// Returns false: there is memory.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Maps a part of it, in whole pages, with what is in it, for the caller alone.
+    /// Maps a part, in whole pages, with its present contents, for the caller alone.
     ///
-    /// Errors: -EAGAIN while somebody has some of it, also user space in a pipe; -EINVAL if it is not inside; -ENOMEM.
+    /// Errors: -EAGAIN while a part of it is in use, also by user space in a pipe; -EINVAL if it is
+    /// not inside; -ENOMEM.
     pub fn map(&self, at: usize, bytes: usize) -> Result<Arc<PageBuf>> {
         let end = at.checked_add(bytes).ok_or(EINVAL)?;
         if bytes == 0 || end > self.bytes || at % PAGE_SIZE != 0 || bytes % PAGE_SIZE != 0 {
@@ -82,7 +85,7 @@ fn overlap(a: &Range, b: &Range) -> bool {
 }
 
 impl Claim {
-    /// Errors: -EAGAIN, -ENOMEM.
+    /// Claims a range. Errors: -EAGAIN, -ENOMEM.
     fn new(range: Range) -> Result<Self> {
         let mut claims = CLAIMS.lock();
         if claims.iter().any(|other| overlap(other, &range)) {
@@ -92,7 +95,7 @@ impl Claim {
         Ok(Self(range))
     }
 
-    /// Where it starts in physical memory, and how many bytes it has.
+    /// Returns the start in physical memory, and the number of bytes.
     pub(super) fn range(&self) -> Range {
         self.0
     }

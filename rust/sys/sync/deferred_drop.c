@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has done later what has to sleep, for those who must not: the C half of deferred_drop.rs.
+ * Work items for callers that must not sleep: the C half of deferred_drop.rs.
  *
- * Contexts: deferring any, NMI and handlers of probes included; the rest process. Locks: none.
+ * Contexts: deferring: any, NMI and probe handlers included; otherwise process. Locks: none.
  */
 #include <linux/atomic.h>
 #include <linux/build_bug.h>
@@ -20,15 +20,15 @@
 #include "../code/module_going.h"
 #include "deferred_drop.h"
 
-/* The list of tracepoint.rs. */
+/* Lock of the list in tracepoint.rs. */
 DEFINE_MUTEX(ferro_tracepoints_lock);
 
-/* deferred_drop.rs knows its size. */
+/* deferred_drop.rs relies on this size. */
 static_assert(sizeof(struct ferro_deferred) == 2 * sizeof(long));
 
 static LLIST_HEAD(list);
 
-/* Of what has been deferred: how much has not been done. What runs is in no list. */
+/* Number of deferred items that are not finished. An item that runs is in no list. */
 static atomic_t pending = ATOMIC_INIT(0);
 
 static void run_all(struct work_struct *work)
@@ -43,7 +43,7 @@ static void run_all(struct work_struct *work)
 
 static DECLARE_WORK(work, run_all);
 
-/* Work cannot be queued in an NMI, nor while the lock of its queue is held. */
+/* Work cannot be queued in an NMI, nor with the lock of its queue held. */
 static void queue(struct irq_work *unused)
 {
 	queue_work(system_dfl_wq, &work);
@@ -52,8 +52,8 @@ static void queue(struct irq_work *unused)
 static DEFINE_IRQ_WORK(irq_work, queue);
 
 /*
- * Without CONFIG_PREEMPT_COUNT nothing says that preemption is off: of what runs so, handlers of probes
- * are recognised.
+ * Without CONFIG_PREEMPT_COUNT, preemption that is off cannot be seen. At least probe handlers are
+ * recognised.
  */
 bool ferro_may_sleep(void)
 {
@@ -68,7 +68,7 @@ EXPORT_SYMBOL_GPL(ferro_may_sleep);
 void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_deferred *deferred))
 {
 	deferred->run = run;
-	/* Whoever finds it in the list finds the work under way, or soon. */
+	/* A CPU that finds the item in the list also finds its work queued, now or soon. */
 	guard(preempt)();
 	atomic_inc(&pending);
 	llist_add(&deferred->node, &list);
@@ -76,7 +76,7 @@ void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_defer
 }
 EXPORT_SYMBOL_GPL(ferro_defer);
 
-/* What runs may defer more. */
+/* A running item may defer more items. */
 void ferro_wait_deferred(void)
 {
 	do {
@@ -86,14 +86,14 @@ void ferro_wait_deferred(void)
 }
 EXPORT_SYMBOL_GPL(ferro_wait_deferred);
 
-/* What the module deferred as it should is done before anybody looks for what it has forgotten. */
+/* The deferred items of the module finish before its forgotten objects are looked for. */
 static void going_first(struct module *mod)
 {
 	ferro_wait_deferred();
 }
 DEFINE_MODULE_GOING(ferro_deferred_first, going_first, INT_MAX);
 
-/* Nothing of the module is called any more, and so it defers nothing more. */
+/* No CPU calls the module's code, so it defers nothing more. */
 static void going_last(struct module *mod)
 {
 	ferro_tracepoints_going(mod);

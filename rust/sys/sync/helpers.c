@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Functions for what Rust cannot call: macros and static inline functions.
- */
+/* Wrappers for macros and static inline functions, which Rust cannot call. */
 #include <linux/export.h>
 #include <linux/percpu.h>
 #include <linux/wait.h>
@@ -10,12 +8,12 @@
 
 bool ferro_waitqueue_active(struct wait_queue_head *head)
 {
-	/* The barrier is the caller's, see WaitQueue::is_active(). */
+	/* The caller provides the barrier, see WaitQueue::is_active(). */
 	return waitqueue_active(head);
 }
 EXPORT_SYMBOL_GPL(ferro_waitqueue_active);
 
-/* How many of the locks of nmi_lock.rs this CPU holds or awaits. */
+/* Number of locks of nmi_lock.rs that this CPU holds or awaits. */
 static DEFINE_PER_CPU(unsigned int, owner_locks);
 
 unsigned int ferro_owner_locks_enter(void)

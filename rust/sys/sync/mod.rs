@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sharing and waiting: counted objects, locks, RCU, work that is left to a context that may sleep.
+//! Sharing and waiting: counted objects, locks, RCU, and work deferred to a context that may sleep.
 
 pub mod deferred_call;
 pub mod deferred_drop;

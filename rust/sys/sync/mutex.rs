@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mutexes that are ready before any code of their module has run.
+//! Mutexes that are initialised before any code of their module runs.
 //!
-//! Rust's global locks need a call that initialises them, which is too late for what the kernel
-//! calls before initcalls. The lock itself is therefore defined in C, with `DEFINE_MUTEX()`.
+//! Rust's global locks need an initialising call, which is too late for code that the kernel calls
+//! before initcalls. So the lock itself is defined in C, with `DEFINE_MUTEX()`.
 //!
 //! Contexts: process; sleeps.
 
@@ -15,13 +15,13 @@ use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
 // RUST-KERNEL: `kernel::sync::global_lock!` has to be initialised at run time; ours until a static one needs no call.
-/// Data that a C mutex protects.
+/// Data protected by a C mutex.
 pub struct StaticMutex<T> {
     lock: *mut bindings::mutex,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: The mutex lets one task at a time at the data.
+// SAFETY: The mutex lets one task at a time access the data.
 unsafe impl<T: Send> Sync for StaticMutex<T> {}
 
 impl<T> StaticMutex<T> {
@@ -38,7 +38,7 @@ impl<T> StaticMutex<T> {
 
     /// Waits for the mutex.
     pub fn lock(&'static self) -> StaticGuard<T> {
-        // SAFETY: `new()` was promised an initialised mutex.
+        // SAFETY: By the rules of `new()` the mutex is initialised.
         unsafe { bindings::mutex_lock(self.lock) };
         StaticGuard {
             mutex: self,

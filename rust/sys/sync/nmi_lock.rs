@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Spin locks for code that may be traced by those who call it: it is entered again from wherever it is, by a probe
-//! on anything that it calls or by an NMI.
+//! Spin locks for code that its own callers may trace. An NMI, or a probe on a function that it
+//! calls, may enter it again at any point.
 //!
-//! The lock is one word, the number of the CPU that holds it, so there is no moment at which the lock is taken and not
-//! known to be. It calls nothing that has a tracepoint. Nobody waits where waiting could be for ever:
+//! The lock is one word, the number of the CPU that holds it, so at every moment a taken lock has a
+//! known owner. It calls no function with a tracepoint. No CPU waits where waiting could last
+//! forever:
 //!
 //! - a CPU that holds the lock does not get it again;
-//! - a CPU that holds or awaits any such lock gets another one only if that is free: two CPUs that each hold what the
-//!   other one wants would wait for each other;
-//! - nor does an NMI wait.
+//! - a CPU that holds or awaits any such lock gets another one only if that is free: two CPUs that
+//!   each hold the lock that the other wants would deadlock;
+//! - an NMI does not wait.
 //!
 //! Contexts: any, NMI included, with interrupts off.
 
@@ -24,24 +25,25 @@ use kernel::types::NotThreadSafe;
 use crate::cpu::current_id;
 use crate::cpu::IrqsOff;
 
-/// Nobody holds the lock.
+/// Value of a free lock.
 const FREE: u32 = u32::MAX;
 
 /// A spin lock that knows its owner.
 pub struct OwnerLock {
-    /// The number of the CPU that holds it, or [`FREE`]. Given back with release, taken with acquire.
+    /// Number of the CPU that holds the lock, or [`FREE`]. Released with release, taken with
+    /// acquire.
     owner: Atomic<u32>,
 }
 
 impl OwnerLock {
-    /// A free lock.
+    /// Makes a free lock.
     pub const fn new() -> Self {
         Self {
             owner: Atomic::new(FREE),
         }
     }
 
-    /// A lock that another CPU holds.
+    /// Makes a lock that another CPU holds.
     #[cfg(CONFIG_FERRO_SYS_KUNIT_TEST)]
     pub(crate) const fn held_by(cpu: u32) -> Self {
         Self {
@@ -49,7 +51,7 @@ impl OwnerLock {
         }
     }
 
-    /// Takes the lock; `None` if it is not free and waiting for it might be for ever.
+    /// Takes the lock. Returns `None` if it is taken and waiting for it might last forever.
     #[inline]
     pub fn enter<'a>(&'a self, irqs: &'a IrqsOff) -> Option<OwnerGuard<'a>> {
         let here = Here::new(irqs);
@@ -82,10 +84,10 @@ impl Default for OwnerLock {
     }
 }
 
-/// Holds an [`OwnerLock`].
+/// Guard of an [`OwnerLock`].
 pub struct OwnerGuard<'a> {
     lock: &'a OwnerLock,
-    // Dropped after the lock has been given back.
+    // Dropped after the lock has been released.
     _here: Here<'a>,
 }
 
@@ -96,9 +98,9 @@ impl Drop for OwnerGuard<'_> {
     }
 }
 
-/// This CPU holds a lock, or waits for one.
+/// Marks that this CPU holds a lock, or waits for one.
 struct Here<'a> {
-    /// It has done so before.
+    /// True if the CPU was marked before.
     nested: bool,
     _irqs: &'a IrqsOff,
     _not_send: NotThreadSafe,

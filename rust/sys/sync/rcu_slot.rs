@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A place for an object that readers of any context use while others exchange it.
+//! Slots for an object that readers in any context use while writers exchange it.
 //!
-//! Contexts: reading anywhere, NMI included, with interrupts off; exchanging in process context.
+//! Contexts: read: any, NMI included, with interrupts off; exchange: process.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -21,24 +21,25 @@ use crate::cpu::IrqsOff;
 use crate::sync::deferred_drop::may_sleep;
 
 // RUST-KERNEL: `kernel::sync::rcu` has sections, and no pointers that they protect; ours until it has.
-/// An object with a reference count, or none.
+/// Slot for a reference-counted object, or none.
 ///
 /// # Invariants
 ///
-/// The pointer is NULL or comes from `ARef::into_raw()`, and its count belongs to the slot.
+/// The pointer is NULL or from `ARef::into_raw()`, and the slot owns the reference.
 pub struct RcuSlot<T: AlwaysRefCounted> {
     ptr: Atomic<*mut T>,
     _owns: PhantomData<ARef<T>>,
 }
 
-// SAFETY: A slot owns a count of a `T`, which may be given up by another task, as `T` is `Send` and `Sync`.
-unsafe impl<T: AlwaysRefCounted + Send + Sync> Send for RcuSlot<T> {}
-// SAFETY: The pointer is an atomic, and what a shared slot gives away are references and counts of a `T` that is `Send` and
+// SAFETY: A slot owns a reference to a `T`, which another task may drop, as `T` is `Send` and
 // `Sync`.
+unsafe impl<T: AlwaysRefCounted + Send + Sync> Send for RcuSlot<T> {}
+// SAFETY: The pointer is an atomic, and a shared slot hands out references to a `T` that is `Send`
+// and `Sync`.
 unsafe impl<T: AlwaysRefCounted + Send + Sync> Sync for RcuSlot<T> {}
 
 impl<T: AlwaysRefCounted> RcuSlot<T> {
-    /// An empty slot.
+    /// Makes an empty slot.
     pub const fn new() -> Self {
         Self {
             // INVARIANT: NULL.
@@ -47,11 +48,11 @@ impl<T: AlwaysRefCounted> RcuSlot<T> {
         }
     }
 
-    /// Calls `f` with the object. Not where RCU does not watch, as in the idle loop: nobody could
-    /// wait for us there.
+    /// Calls `f` with the object. Returns `None` where RCU is not watching, as in the idle loop: a
+    /// writer could not wait for this reader there.
     #[inline]
     pub fn with<R>(&self, _irqs: &IrqsOff, f: impl FnOnce(&T) -> R) -> Option<R> {
-        // A lock of the kernel that is dropped in `f` may turn interrupts on; this one counts.
+        // A kernel lock that is dropped in `f` may turn interrupts on; this section counts.
         let _preempt = PreemptOff::new();
         // SAFETY: Has no requirement.
         if !unsafe { bindings::rcu_is_watching() } {
@@ -59,22 +60,23 @@ impl<T: AlwaysRefCounted> RcuSlot<T> {
         }
         // Acquire: pairs with the exchange in `replace()`.
         let object = NonNull::new(self.ptr.load(Acquire))?;
-        // SAFETY: By the type invariant it is an object whose count the slot had. With preemption
-        // off and RCU watching this is a read-side section, which `replace()` waits for before it
-        // gives the count away.
+        // SAFETY: By the type invariant this is an object whose reference the slot owned. With
+        // preemption off and RCU watching this is a read-side section, and `replace()` waits for it
+        // before it gives the reference away.
         Some(f(unsafe { object.as_ref() }))
     }
 
-    /// A count of the object.
+    /// Takes a reference to the object.
     pub fn get(&self) -> Option<ARef<T>> {
         with_irqs_off(|irqs| self.with(irqs, |object| object.into()))
     }
 
-    /// Exchanges the object. When this returns, no reader uses the old one any more.
+    /// Exchanges the object. No reader uses the old one when this returns.
     ///
-    /// Context: process; sleeps. Where nothing may sleep, as within [`RcuSlot::with`], nothing is exchanged, and it returns `new`.
+    /// Context: process; sleeps. In a context that must not sleep, as within [`RcuSlot::with`], it
+    /// exchanges nothing and returns `new`.
     pub fn replace(&self, new: Option<ARef<T>>) -> Option<ARef<T>> {
-        // Interrupts are off in `with()`, which is seen also where preemption that is off is not.
+        // In `with()` interrupts are off, which is detected even if preemption that is off is not.
         if !may_sleep() {
             return new;
         }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reference-counted objects that C code points to.
+//! Reference-counted objects to which C code has pointers.
 //!
-//! Contexts: a count may be taken anywhere; the last one must be dropped where the object's `Drop`
-//! may run.
+//! Contexts: taking a reference: any; dropping the last one: where the object's `Drop` may run.
 
 use core::ptr::NonNull;
 
@@ -12,14 +11,14 @@ use kernel::sync::aref::ARef;
 use kernel::sync::aref::AlwaysRefCounted;
 use kernel::sync::Refcount;
 
-/// Declares that a type holds its own reference count, so that it can be used with [`ARef`].
+/// A type with an embedded reference count, for use with [`ARef`].
 ///
 /// # Safety
 ///
-/// - `count()` always returns the same [`Refcount`], which nothing else decrements.
+/// - `count()` always returns the same [`Refcount`], which no other code decrements.
 /// - Every instance was allocated as a `KBox<Self>`, is pinned, and starts with a count of 1.
 pub unsafe trait Counted: Sized {
-    /// The count.
+    /// Returns the count.
     fn count(&self) -> &Refcount;
 }
 
@@ -29,8 +28,8 @@ pub unsafe trait Counted: Sized {
 #[macro_export]
 macro_rules! impl_always_refcounted {
     ($type:ty) => {
-        // SAFETY: `Counted` guarantees that the count belongs to the object and that every
-        // instance has one.
+        // SAFETY: `Counted` guarantees that the count belongs to the object and that every instance
+        // has one.
         unsafe impl ::kernel::sync::aref::AlwaysRefCounted for $type {
             #[inline]
             fn inc_ref(&self) {
@@ -39,30 +38,30 @@ macro_rules! impl_always_refcounted {
 
             #[inline]
             unsafe fn dec_ref(obj: ::core::ptr::NonNull<Self>) {
-                // SAFETY: The caller gives up a count that it owns.
+                // SAFETY: The caller gives up a reference that it owns.
                 unsafe { $crate::sync::refcounted::put(obj) }
             }
         }
     };
 }
 
-/// Gives up one count and frees the object with the last.
+/// Drops a reference, and frees the object with the last one.
 ///
 /// # Safety
 ///
-/// The caller owns a count and does not use it afterwards.
+/// The caller owns a reference and does not use it afterwards.
 pub unsafe fn put<T: Counted>(obj: NonNull<T>) {
-    // SAFETY: The caller's count keeps the object alive.
+    // SAFETY: The caller's reference keeps the object alive.
     if unsafe { obj.as_ref() }.count().dec_and_test() {
-        // SAFETY: By the rules of `Counted` the object came from a `KBox`, and nobody has a
-        // count any more.
+        // SAFETY: By the rules of `Counted` the object came from a `KBox`, and no reference is
+        // left.
         drop(unsafe { KBox::from_raw(obj.as_ptr()) });
     }
 }
 
 /// Makes the first reference of a new object.
 pub fn first_ref<T: Counted + AlwaysRefCounted>(object: Pin<KBox<T>>) -> ARef<T> {
-    // SAFETY: The object stays where it is, behind the `ARef`.
+    // SAFETY: The object does not move, behind the `ARef`.
     let raw = KBox::into_raw(unsafe { Pin::into_inner_unchecked(object) });
     // SAFETY: The pointer of a box is not NULL; by the rules of `Counted` the count is 1, and it
     // now belongs to the `ARef`.
@@ -91,7 +90,7 @@ unsafe impl<T> AlwaysRefCounted for Shared<T> {
     }
 
     unsafe fn dec_ref(obj: NonNull<Self>) {
-        // SAFETY: The caller gives up a count that it owns.
+        // SAFETY: The caller gives up a reference that it owns.
         unsafe { put(obj) }
     }
 }

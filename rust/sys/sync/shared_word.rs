@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Words that C code or whoever interrupts us changes, without a function call for each access.
+//! Words that C code or an interrupting context changes, accessed without a function call.
 //!
-//! `kernel::sync::atomic` calls a C function for each, which is too much on the path of every record.
-//! Here are single loads and stores, as `READ_ONCE()` and `WRITE_ONCE()` make them, and copying of
-//! short data. x86 keeps loads in order and stores in order, so a barrier for the compiler is all that
-//! [`store_release`] needs.
+//! `kernel::sync::atomic` calls a C function for each access, which costs too much for every
+//! record. This file has single loads and stores, as by `READ_ONCE()` and `WRITE_ONCE()`, and
+//! copies of short data. x86 keeps loads in order and stores in order, so [`store_release`] only
+//! needs a compiler barrier.
 //!
 //! Contexts: any, NMI included.
 
@@ -20,7 +20,7 @@ use kernel::ffi::c_int;
 ///
 /// # Safety
 ///
-/// `word` points to a live, aligned word, which everyone accesses with single loads and stores.
+/// `word` points to a live, aligned word, which all code accesses with single loads and stores.
 #[inline(always)]
 pub unsafe fn load<T: Copy>(word: *const T) -> T {
     const { assert!(size_of::<T>() == size_of::<usize>()) };
@@ -28,7 +28,7 @@ pub unsafe fn load<T: Copy>(word: *const T) -> T {
     unsafe { word.read_volatile() }
 }
 
-/// Stores a word, after all loads and stores before it.
+/// Stores a word, ordered after all loads and stores before it.
 ///
 /// # Safety
 ///
@@ -41,14 +41,14 @@ pub unsafe fn store_release<T: Copy>(word: *mut T, value: T) {
     unsafe { word.write_volatile(value) };
 }
 
-/// Adds to a word that others may be adding to at the same time. Returns what it was.
+/// Adds to a word atomically. Returns the old value.
 ///
-/// `kernel::sync::atomic` calls a function of C for it, which KASAN instruments: that must not be where a probe is hit, which
-/// may be on what KASAN calls.
+/// `kernel::sync::atomic` calls a C function for it, which KASAN instruments. The path of a probe
+/// hit must avoid that, as the probe may be on a function that KASAN calls.
 ///
 /// # Safety
 ///
-/// `word` points to a live, aligned word, which everyone changes at once.
+/// `word` points to a live, aligned word, which all code changes atomically.
 #[inline(always)]
 pub unsafe fn fetch_add(word: *mut u64, value: u64) -> u64 {
     let was: u64;
@@ -60,7 +60,7 @@ pub unsafe fn fetch_add(word: *mut u64, value: u64) -> u64 {
     was
 }
 
-/// Stores a word that others may be changing at the same time, before all that comes after. Returns what it was.
+/// Stores a word atomically, ordered before all later accesses. Returns the old value.
 ///
 /// # Safety
 ///
@@ -80,15 +80,15 @@ pub unsafe fn swap(word: *mut u64, value: u64) -> u64 {
 ///
 /// # Safety
 ///
-/// `int` points to a live, aligned `int`, which everyone changes at once.
+/// `int` points to a live, aligned `int`, which all code changes atomically.
 #[inline(always)]
 pub unsafe fn increment(int: *mut c_int) {
     // SAFETY: By the rules of this function.
     unsafe { asm!("lock inc dword ptr [{int}]", int = in(reg) int, options(nostack)) };
 }
 
-/// Copies data whose length is known at run time only. Most records are short, and `memcpy()` is made
-/// for long ones.
+/// Copies data whose length is known at run time only. Most records are short, and `memcpy()` is
+/// made for long ones.
 ///
 /// # Safety
 ///
@@ -109,7 +109,7 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         }
     }
 
-    // What is copied twice is where two pieces overlap.
+    // Bytes where two pieces overlap are copied twice.
     // SAFETY: By the rules of this function, with the lengths as they are compared.
     unsafe {
         match len {
@@ -136,7 +136,8 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Copies bytes into as many, without a call of `memcpy()` for short data. Nothing if there are not as many.
+/// Copies bytes between slices of equal length, without a call of `memcpy()` for short data. Copies
+/// nothing if the lengths differ.
 #[inline(always)]
 pub fn copy_slice(to: &mut [u8], from: &[u8]) {
     if to.len() == from.len() {
@@ -145,45 +146,46 @@ pub fn copy_slice(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// A word that is stored, loaded and added to at once, by anybody in any context.
+/// A word with atomic stores, loads and additions, for all contexts.
 pub struct Word(UnsafeCell<usize>);
 
 // SAFETY: Only accessed with single instructions.
 unsafe impl Sync for Word {}
 
 impl Word {
-    /// With a first value.
+    /// Makes a word with an initial value.
     pub const fn new(value: usize) -> Self {
         Self(UnsafeCell::new(value))
     }
 
-    /// What was stored last.
+    /// Returns the value.
     #[inline(always)]
     pub fn load(&self) -> usize {
         // SAFETY: By the rule of the type.
         unsafe { load(self.0.get()) }
     }
 
-    /// Stores a value, after all loads and stores before it.
+    /// Stores a value, ordered after all loads and stores before it.
     #[inline(always)]
     pub fn store(&self, value: usize) {
         // SAFETY: By the rule of the type.
         unsafe { store_release(self.0.get(), value) };
     }
 
-    /// Adds to it, in one step for all CPUs. Returns what it was.
+    /// Adds atomically. Returns the old value.
     #[inline(always)]
     pub fn add(&self, value: usize) -> usize {
         const { assert!(size_of::<usize>() == size_of::<u64>()) };
-        // SAFETY: By the rule of the type: it lives, is aligned, and is changed at once.
+        // SAFETY: By the rule of the type: the word is live, aligned, and changed atomically.
         unsafe { fetch_add(self.0.get().cast(), value as u64) as usize }
     }
 
-    /// Stores a value, in one step for all CPUs, between all that comes before and all that comes after. Returns what it was.
+    /// Stores a value atomically, ordered with all accesses before and after it. Returns the old
+    /// value.
     #[inline(always)]
     pub fn swap(&self, value: usize) -> usize {
         const { assert!(size_of::<usize>() == size_of::<u64>()) };
-        // SAFETY: By the rule of the type: it lives, is aligned, and is changed at once.
+        // SAFETY: By the rule of the type: the word is live, aligned, and changed atomically.
         unsafe { swap(self.0.get().cast(), value as u64) as usize }
     }
 }

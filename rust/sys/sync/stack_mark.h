@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Marks on the stack of a task that is in something which another task, or the same one, may wait
- * for. A list of such tasks would keep those that die in there.
+ * Marks on the stack of a task in a section for which a task, possibly itself, may wait. A list of
+ * such tasks would keep tasks that die in the section.
  *
  * Contexts: process.
  */
@@ -13,8 +13,8 @@
 #include <linux/sched/task_stack.h>
 
 /*
- * A value that is a mark of this kind at this address only, so that no copy of it is one. @kind is
- * the address of any object.
+ * Returns a value that is a mark of this kind only at this address, so that a copy is not a mark.
+ * @kind is the address of any object.
  */
 static inline unsigned long ferro_stack_mark(const unsigned long *mark, const void *kind)
 {
@@ -22,7 +22,7 @@ static inline unsigned long ferro_stack_mark(const unsigned long *mark, const vo
 }
 
 /*
- * Returns the next mark of this kind that the current task has, in the direction of its callers;
+ * Returns the next mark of this kind on the current task's stack, in the direction of its callers;
  * NULL if there is none. @after is NULL for the first. The caller runs on the task's own stack.
  */
 static inline const unsigned long *ferro_next_stack_mark(const unsigned long *after, const void *kind)

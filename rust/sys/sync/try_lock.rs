@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A lock that is only tried, never waited for, so that it may be tried anywhere.
+//! A lock with `try_lock()` only, which is usable in any context.
 //!
 //! Contexts: any, NMI included.
 
@@ -10,18 +10,19 @@ use core::ops::DerefMut;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering;
 
-/// A value that has one user at a time. A caller that finds it in use does without.
+/// A value with one user at a time. A caller that finds it in use continues without it.
 pub struct TryLock<T> {
-    /// Taken with acquire, and given back with release.
+    /// Taken with acquire, and released with release.
     is_taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: One user at a time has the value, of whatever thread: `try_lock()` gives it only to the one that has set the flag.
+// SAFETY: One user at a time has the value, on any thread: `try_lock()` gives it only to the caller
+// that has set the flag.
 unsafe impl<T: Send> Sync for TryLock<T> {}
 
 impl<T> TryLock<T> {
-    /// A value that nobody uses.
+    /// Makes a value that is not in use.
     pub const fn new(value: T) -> Self {
         Self {
             is_taken: AtomicBool::new(false),
@@ -35,30 +36,32 @@ impl<T> TryLock<T> {
         if self.is_taken.swap(true, Ordering::Acquire) {
             return None;
         }
-        // INVARIANT: The flag was not set, so that there is no other guard.
+        // INVARIANT: The flag was clear, so there is no other guard.
         Some(TryGuard(self))
     }
 }
 
-/// The use of the value of a [`TryLock`].
+/// Guard of the value of a [`TryLock`].
 ///
 /// # Invariants
 ///
-/// There is one for a lock, and as long its flag is set.
+/// A lock has at most one guard, and its flag is set as long.
 pub struct TryGuard<'a, T>(&'a TryLock<T>);
 
 impl<T> Deref for TryGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariant only this guard leads to the value, and it is borrowed.
+        // SAFETY: By the type invariant only this guard gives access to the value, and it is
+        // borrowed.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T> DerefMut for TryGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: By the type invariant only this guard leads to the value, and it is borrowed mutably.
+        // SAFETY: By the type invariant only this guard gives access to the value, and it is
+        // borrowed mutably.
         unsafe { &mut *self.0.value.get() }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Wait queues that pollers sleep on.
+//! Wait queues for pollers.
 //!
-//! Contexts: waking takes the queue's lock and may be called from any context but NMI and the
-//! scheduler, with interrupts on or off.
+//! Contexts: a wake-up takes the queue's lock; any context except NMI and the scheduler, with
+//! interrupts on or off.
 
 use kernel::bindings;
 use kernel::prelude::*;
@@ -21,9 +21,9 @@ pub struct WaitQueue {
     head: Opaque<bindings::wait_queue_head>,
 }
 
-// SAFETY: A wait queue has no owner: any task may free one that nobody waits in.
+// SAFETY: A wait queue has no owner: any task may free one without waiters.
 unsafe impl Send for WaitQueue {}
-// SAFETY: What shared references call takes the queue's own lock, or looks at one word of it.
+// SAFETY: Functions of shared references take the queue's own lock, or read one word of it.
 unsafe impl Sync for WaitQueue {}
 
 impl OnIrqWork for WaitQueue {
@@ -33,25 +33,25 @@ impl OnIrqWork for WaitQueue {
 }
 
 impl WaitQueue {
-    /// An empty queue.
+    /// Makes an empty queue.
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: `slot` is valid, `name` and `key` live for ever.
+            // SAFETY: `slot` is valid, `name` and `key` are static.
             head <- Opaque::ffi_init(|slot| unsafe {
                 bindings::__init_waitqueue_head(slot, name.as_char_ptr(), key.as_ptr())
             }),
         })
     }
 
-    /// Whether anybody waits. The caller needs a full barrier between the change that it is going
-    /// to report and this check; the waiter has one between queueing and looking.
+    /// Returns true if the queue has waiters. The caller needs a full barrier between its change
+    /// and this check; a waiter has one between queueing and checking.
     #[inline]
     pub fn is_active(&self) -> bool {
         // SAFETY: The queue is initialised.
         unsafe { bindings::ferro_waitqueue_active(self.head.get()) }
     }
 
-    /// Wakes everybody who sleeps interruptibly.
+    /// Wakes all interruptible waiters.
     pub fn wake_all(&self) {
         const TASK_INTERRUPTIBLE: u32 = bindings::TASK_INTERRUPTIBLE;
         // SAFETY: The queue is initialised; 0 wakes all.

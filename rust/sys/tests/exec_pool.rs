@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pool of executable memory.
+//! Tests of the pool of executable memory.
 
 use kernel::prelude::*;
 
@@ -43,7 +43,7 @@ mod suite {
     }
 
     fn run(slot: &Slot) -> u32 {
-        // SAFETY: The slot holds what `returning()` made: a function of that type.
+        // SAFETY: The slot has the code from `returning()`: a function of that type.
         unsafe { ferro_call_code(core::ptr::with_exposed_provenance(slot.address())) }
     }
 
@@ -136,13 +136,13 @@ mod suite {
     #[test]
     fn it_is_known_who_uses_slots() -> Result {
         exec_pool::flush();
-        // Of a size that nobody else has.
+        // A size without other users.
         let before = of(2048);
         let probe = exec_pool::alloc(2000, User::Probes)?;
         let detour = exec_pool::alloc(2000, User::Detours)?;
         let trampoline = exec_pool::alloc(2000, User::Trampolines)?;
         let with = of(2048);
-        // Detours have pages of their own.
+        // Detour buffers have pages of their own.
         let page = detour.address() / PAGE_SIZE * PAGE_SIZE;
         assert!(exec_pool::is_for_detours(page));
         for other in [&probe, &trampoline] {
@@ -174,7 +174,7 @@ mod suite {
         let slots = many(1024, 2)?;
         let dropped = slots.iter().map(Slot::address).min().ok_or(EINVAL)?;
         drop(slots);
-        // This task is what the grace period waits for: it goes on and on until we have to wait for something.
+        // This task delays the grace period until it waits for something.
         let others = many(1024, 8)?;
         assert!(others.iter().all(|slot| slot.address() != dropped));
         drop(others);
@@ -196,7 +196,7 @@ mod suite {
             addrs.push(slot.address(), GFP_KERNEL)?;
         }
         drop(slots);
-        // They stay until nobody executes them any more.
+        // The pages stay until no CPU executes them.
         assert!(addrs.iter().all(|addr| exec_pool::contains(*addr)));
         exec_pool::flush();
         assert!(exec_pool::pages() <= before + 1);
@@ -221,12 +221,13 @@ mod suite {
         Ok(())
     }
 
-    /// The slot that is watched, and the bytes of code that perf has heard come and go there.
+    /// The watched slot, and the numbers of code bytes that perf was told to be added and removed
+    /// there.
     static WATCHED: Atomic<usize> = Atomic::new(0);
     static CAME: Atomic<usize> = Atomic::new(0);
     static WENT: Atomic<usize> = Atomic::new(0);
 
-    /// At the entry of `perf_event_text_poke(addr, old, old_len, new, new_len)`.
+    /// Handler at the entry of `perf_event_text_poke(addr, old, old_len, new, new_len)`.
     struct Told;
 
     impl FtraceHandler for Told {
@@ -244,7 +245,8 @@ mod suite {
         // SAFETY: The handler changes nothing.
         unsafe { FtraceOps::observing() };
 
-    /// What perf is told of a slot with this code, or without any, until it is dropped.
+    /// Returns the events that perf gets for a slot with this code, or without code, until the slot
+    /// is dropped.
     fn told(code: Option<&[u8]>) -> Result<[usize; 2]> {
         let mut slot = exec_pool::alloc(32, User::Probes)?;
         WATCHED.store(slot.address(), Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Locks that are entered again. What is wrong here hangs.
+//! Tests of locks that are entered again. A failure hangs.
 
 use kernel::prelude::*;
 
@@ -22,7 +22,7 @@ mod suite {
         });
     }
 
-    /// The other CPU may be waiting for ours.
+    /// The other CPU may be waiting for this one.
     #[test]
     fn nobody_waits_who_holds_one() {
         let ours = OwnerLock::new();
@@ -33,7 +33,7 @@ mod suite {
             assert!(held.is_some());
             assert!(taken.enter(irqs).is_none());
             assert!(free.enter(irqs).is_some());
-            // Having been refused counts no more.
+            // A refused attempt leaves no mark.
             assert!(ours.enter(irqs).is_none());
             drop(held);
             assert!(ours.enter(irqs).is_some());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reading and writing code, and symbols.
+//! Tests of reading and writing code, and of symbols.
 
 use kernel::prelude::*;
 
@@ -42,13 +42,13 @@ mod suite {
         read_text(addr, &mut before)?;
 
         let mut lock = TextLock::new();
-        // SAFETY: Nobody executes the function before the breakpoint is gone.
+        // SAFETY: No CPU executes the function before the breakpoint is removed.
         let other = unsafe { PatchSite::new(at, before[0].wrapping_add(1)) };
         assert!(matches!(
             other.arm(&mut lock),
             Err((_, NotWritten::Changed))
         ));
-        // SAFETY: Nobody executes the function before the breakpoint is gone.
+        // SAFETY: No CPU executes the function before the breakpoint is removed.
         let site = unsafe { PatchSite::new(at, before[0]) };
         let armed = site.arm(&mut lock).map_err(|_| EINVAL)?;
         lock.sync();
@@ -69,7 +69,7 @@ mod suite {
         assert!(symbols::text_address(data()).is_none());
         assert!(symbols::text_address(0).is_none());
         let mut lock = TextLock::new();
-        // SAFETY: Nobody executes data.
+        // SAFETY: No CPU executes data.
         let site = unsafe { PatchSite::new(TextAddress::new_checked(data()), DATA) };
         assert!(matches!(site.arm(&mut lock), Err((_, NotWritten::Gone))));
         assert_eq!(DATA, 7);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A lock that is only tried.
+//! Tests of the lock with `try_lock()` only.
 
 use kernel::prelude::*;
 
@@ -12,7 +12,7 @@ mod suite {
     fn one_user_at_a_time_has_the_value() {
         let lock = TryLock::new(1);
         let mut first = lock.try_lock();
-        // What is refused leaves the lock as it is.
+        // A refused attempt does not change the lock.
         assert!(lock.try_lock().is_none());
         assert!(lock.try_lock().is_none());
         if let Some(value) = &mut first {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Functions for what Rust cannot call: macros and static inline functions.
- */
+/* Wrappers for macros and static inline functions, which Rust cannot call. */
 #include <linux/export.h>
 #include <linux/ptrace.h>
 #include <linux/sched.h>
@@ -24,7 +22,10 @@ EXPORT_SYMBOL_GPL(ferro_task_info);
 notrace unsigned int ferro_stack_kernel(const struct pt_regs *regs, unsigned long ip, unsigned long *to, unsigned int size)
 {
 #ifdef CONFIG_STACKTRACE
-	/* Unwinding looks up this address, and that of a breakpoint is behind it. */
+	/*
+	 * The unwinder looks up this address, and the registers of a breakpoint have the one after
+	 * it.
+	 */
 	struct pt_regs at = *regs;
 
 	at.ip = ip;
@@ -39,7 +40,7 @@ notrace unsigned int ferro_stack_user(unsigned long *to, unsigned int size)
 {
 	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm)
 		return 0;
-	/* While tasks are switched, or code is patched, the memory that is there is another task's. */
+	/* During a task switch, or while code is patched, another task's memory is mapped. */
 	if (!nmi_uaccess_okay())
 		return 0;
 #if defined(CONFIG_STACKTRACE) && defined(CONFIG_USER_STACKTRACE_SUPPORT)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for what Rust cannot call: macros and static inline functions.
- * Each does what the macro or function in its name does.
+ * Wrappers for macros and static inline functions, which Rust cannot call. Each is named after the
+ * macro or function that it wraps.
  */
 #ifndef _FERROTRACE_SYS_TRACE_HELPERS_H
 #define _FERROTRACE_SYS_TRACE_HELPERS_H
@@ -13,15 +13,16 @@ struct task_struct;
 int ferro_task_info(const struct task_struct *task, char *comm);
 
 /*
- * stacktrace.h: the calls that have led to @ip, where the current task's code in the kernel has these registers: @ip, and addresses
- * that are returned to. Context: any.
- * Return: how many, at most @size.
+ * stacktrace.h: the kernel stack of the current task at @ip with these registers: @ip, then the
+ * return addresses. Context: any.
+ * Return: their number, at most @size.
  */
 unsigned int ferro_stack_kernel(const struct pt_regs *regs, unsigned long ip, unsigned long *to, unsigned int size);
 
 /*
- * stacktrace.h: the same of the current thread in user space, by its frame pointers, as far as its stack is in memory. Context: any.
- * Return: how many, at most @size; 0 for a thread of the kernel.
+ * stacktrace.h: the user stack of the current thread, by its frame pointers, as far as it is in
+ * memory. Context: any.
+ * Return: the number of addresses, at most @size; 0 for a kernel thread.
  */
 unsigned int ferro_stack_user(unsigned long *to, unsigned int size);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's means of tracing that are no engine of ours, and what forbids it.
+//! Means of tracing in the kernel outside of our engines, and lockdown.
 
 pub mod lockdown;
 pub mod stack;

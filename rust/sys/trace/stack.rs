@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls that have led to a place.
+//! Stack traces.
 //!
 //! Contexts: any, NMI included.
 
 use kernel::bindings;
 use kernel::ffi::c_uint;
 
-/// How many fit.
+/// Returns the room in `to`.
 fn room(to: &[usize]) -> c_uint {
     to.len().try_into().unwrap_or(c_uint::MAX)
 }
 
-/// No more than there is room for.
+/// Limits a count to the room.
 fn count(found: c_uint, to: &[usize]) -> usize {
     usize::try_from(found).unwrap_or(0).min(to.len())
 }
 
-/// Writes the calls that have led to `ip` in the kernel, where the current task has these registers: `ip`, then the addresses that
-/// are returned to, the innermost first. Returns how many there are. Wrong registers give wrong calls, or none.
+/// Writes the kernel stack of the current task at `ip` with these registers: `ip`, then the return
+/// addresses, innermost first. Returns their number. Wrong registers give a wrong or empty stack.
 pub fn kernel(regs: &bindings::pt_regs, ip: usize, to: &mut [usize]) -> usize {
     let room = room(to);
-    // SAFETY: The registers are read only. There is room for that many. The unwinder reads no other memory than stacks that it
-    // knows, whatever the registers are.
+    // SAFETY: The registers are only read. There is room for this many. The unwinder reads only
+    // stacks that it knows, for any registers.
     let found = unsafe { bindings::ferro_stack_kernel(regs, ip, to.as_mut_ptr(), room) };
     count(found, to)
 }
 
-/// Writes the same of the current thread in user space, by its frame pointers: code that the compiler has made without them is
-/// skipped, or ends it. Nothing for a thread of the kernel.
+/// Writes the user stack of the current thread, by its frame pointers. Code that was compiled
+/// without them is skipped, or ends the stack. Writes nothing for a kernel thread.
 pub fn user(to: &mut [usize]) -> usize {
     let room = room(to);
-    // SAFETY: There is room for that many. The stack is read as user memory, with faults handled.
+    // SAFETY: There is room for this many. The stack is read as user memory, with faults handled.
     let found = unsafe { bindings::ferro_stack_user(to.as_mut_ptr(), room) };
     count(found, to)
 }

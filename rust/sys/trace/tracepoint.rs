@@ -4,8 +4,8 @@
 //!
 //! Tracepoints that are not exported to modules are found by name.
 //!
-//! Contexts: registration in process context; a probe runs where its tracepoint is. Locks: that of the list of probes,
-//! then those of tracepoints.
+//! Contexts: registration: process; probe: the context of its tracepoint. Locks: the lock of the
+//! list of probes, then those of tracepoints.
 
 use core::ptr::NonNull;
 
@@ -31,14 +31,14 @@ static_assert!(COMM_LEN == bindings::TASK_COMM_LEN as usize);
 /// A thread.
 #[derive(Clone, Copy)]
 pub struct TaskInfo {
-    /// Its number.
+    /// Number of the thread.
     pub pid: i32,
-    /// Its name, filled up with NUL.
+    /// Name, padded with NUL.
     pub comm: [u8; COMM_LEN],
 }
 
 impl TaskInfo {
-    /// The thread that runs. Context: any, NMI included.
+    /// Returns the current thread. Context: any, NMI included.
     #[inline]
     pub fn current() -> Self {
         // SAFETY: The current task is live.
@@ -59,31 +59,31 @@ impl TaskInfo {
 
 /// The parameters of `sched_switch`.
 pub struct Switch {
-    /// Whether `prev` was preempted.
+    /// True if `prev` was preempted.
     pub preempt: bool,
-    /// The task that leaves the CPU.
+    /// The outgoing task.
     pub prev: TaskInfo,
-    /// The task that gets it.
+    /// The incoming task.
     pub next: TaskInfo,
 }
 
-/// What to do at a switch.
+/// Handler of task switches.
 pub trait SchedSwitch: Send + Sync + 'static {
-    /// Context: the scheduler, with interrupts off and the run queue locked. It must not wake
-    /// anybody up, sleep, allocate or print.
+    /// Handles a switch. Context: the scheduler, with interrupts off and the run queue locked. It
+    /// must not wake a task, sleep, allocate or print.
     fn switch(&self, event: &Switch);
 }
 
-/// Why a probe could not be registered, armed or disarmed. Nothing has changed then.
+/// Reason for which a probe could not be registered, armed or disarmed. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The kernel has no such tracepoint (`ENOENT`).
     NotFound,
     /// The handler is armed by another registration (`EEXIST`).
     Already,
-    /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
+    /// The caller is a handler, or must not sleep (`EBUSY`).
     MustNotSleep,
-    /// The handler is of a module that is being unloaded (`ESHUTDOWN`).
+    /// The handler's module is being unloaded (`ESHUTDOWN`).
     ModuleGoes,
     /// No memory (`ENOMEM`).
     NoMemory,
@@ -110,7 +110,7 @@ impl From<AllocError> for Error {
     }
 }
 
-/// Refuses what sleeps where nothing may, as in a handler.
+/// Returns an error if the caller must not sleep, as in a handler.
 fn must_sleep() -> Result<(), Error> {
     match may_sleep() {
         true => Ok(()),
@@ -119,14 +119,15 @@ fn must_sleep() -> Result<(), Error> {
 }
 
 // RUST-KERNEL: `kernel::tracepoint` fires tracepoints, and attaches nothing to them; ours until it does.
-/// A probe on `sched_switch`, which ends when this is dropped. The handler may drop it, too: then it is called until a
-/// work item has done it. If it is forgotten, it ends when its module goes.
+/// A probe on `sched_switch`. The drop unregisters it. The handler may drop it, too: then calls
+/// continue until a work item has unregistered it. A forgotten probe is unregistered when its
+/// module is unloaded.
 pub struct SchedSwitchProbe<T: SchedSwitch> {
     attached: Deferred<Attached<T>>,
 }
 
 impl<T: SchedSwitch> SchedSwitchProbe<T> {
-    /// Registers a probe, and arms it: `handler` is called at every switch from now on.
+    /// Registers a probe, and arms it: every later switch calls `handler`.
     ///
     /// Context: process; sleeps. Errors: [`Error::NotFound`], and those of [`SchedSwitchProbe::arm`].
     pub fn register(handler: Arc<T>) -> Result<Self, Error> {
@@ -139,18 +140,18 @@ impl<T: SchedSwitch> SchedSwitchProbe<T> {
         Ok(new)
     }
 
-    /// Has the handler called, if it is not.
+    /// Arms the probe, if it is disarmed.
     ///
     /// Context: process; sleeps. Errors: [`Error::Already`], [`Error::MustNotSleep`],
     /// [`Error::ModuleGoes`], [`Error::NoMemory`], [`Error::Other`].
     pub fn arm(&self) -> Result<(), Error> {
         must_sleep()?;
-        // SAFETY: The probe has the signature of this tracepoint, and the handler is there until `attached` is dropped, which
-        // removes it.
+        // SAFETY: The probe has the signature of this tracepoint, and the handler exists until
+        // `attached` is dropped, which removes it.
         unsafe { self.attached.add() }
     }
 
-    /// Has the handler called no longer. No CPU is in it any more when this returns.
+    /// Disarms the probe. No CPU is in the handler when this returns.
     ///
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`].
     pub fn disarm(&self) -> Result<(), Error> {
@@ -159,17 +160,17 @@ impl<T: SchedSwitch> SchedSwitchProbe<T> {
         Ok(())
     }
 
-    /// Whether the handler is called. Context: any.
+    /// Returns true if the probe is armed. Context: any.
     pub fn is_armed(&self) -> bool {
         self.attached.is_armed.load(Relaxed)
     }
 }
 
-/// Keeps a probe on `sched_switch`.
+/// A probe on `sched_switch`, with its handler.
 struct Attached<T: SchedSwitch> {
-    /// `handler` is its data; the tracepoint calls it as long as [`ENTRIES`] has it.
+    /// Has `handler` as its data; the tracepoint calls it as long as [`ENTRIES`] has it.
     entry: Entry,
-    /// Whether [`ENTRIES`] has it. Changes with its lock held.
+    /// True if [`ENTRIES`] has it. Changed with that lock held.
     is_armed: Atomic<bool>,
     _handler: Arc<T>,
 }
@@ -188,7 +189,7 @@ impl<T: SchedSwitch> Attached<T> {
         })
     }
 
-    /// Has the tracepoint call the function, if it does not.
+    /// Attaches the function to the tracepoint, if it is not attached.
     ///
     /// # Safety
     ///
@@ -198,13 +199,14 @@ impl<T: SchedSwitch> Attached<T> {
         if self.is_armed.load(Relaxed) {
             return Ok(());
         }
-        // SAFETY: By the rules of this function; the handler is there until `drop()` has removed it.
+        // SAFETY: By the rules of this function; the handler exists until `drop()` has removed it.
         unsafe { self.entry.add(&mut entries) }?;
         self.is_armed.store(true, Relaxed);
         Ok(())
     }
 
-    /// Undoes [`Attached::add`], if that has been done. No CPU is in the function any more when this returns.
+    /// Undoes [`Attached::add`]; does nothing if the function is not attached. No CPU is in the
+    /// function when this returns.
     fn remove(&self) {
         let mut entries = ENTRIES.lock();
         if self.is_armed.load(Relaxed) {
@@ -231,9 +233,9 @@ struct Entry {
     data: *mut c_void,
 }
 
-// SAFETY: Tracepoints have their own lock; the others are addresses here.
+// SAFETY: Tracepoints have their own lock; the other fields are addresses.
 unsafe impl Send for Entry {}
-// SAFETY: Nothing of an entry changes; several tasks may compare its addresses.
+// SAFETY: An entry does not change; several tasks may compare its addresses.
 unsafe impl Sync for Entry {}
 
 extern "C" {
@@ -241,27 +243,29 @@ extern "C" {
     static mut ferro_tracepoints_lock: bindings::mutex;
 }
 
-/// What is armed, to be found when the module of a function goes.
+/// Armed entries, searched when the module of a function is unloaded.
 static ENTRIES: StaticMutex<KVec<Entry>> =
     // SAFETY: A mutex of `deferred.c` that protects nothing else.
     unsafe { StaticMutex::new(&raw mut ferro_tracepoints_lock, KVec::new()) };
 
 impl Entry {
-    /// Has the tracepoint call the function.
+    /// Attaches the function to the tracepoint.
     ///
     /// # Safety
     ///
-    /// `probe` has the tracepoint's signature, and takes `data` until [`Entry::remove`] and a grace period are over.
+    /// `probe` has the tracepoint's signature, and accepts `data` until [`Entry::remove`] and a
+    /// grace period are over.
     unsafe fn add(self, entries: &mut KVec<Entry>) -> Result<(), Error> {
         if is_going(self.probe.addr()) {
             return Err(Error::ModuleGoes);
         }
-        // The tracepoint cannot tell two with the same function and data.
+        // The tracepoint cannot distinguish two with the same function and data.
         if entries.contains(&self) {
             return Err(Error::Already);
         }
         entries.reserve(1, GFP_KERNEL)?;
-        // SAFETY: The tracepoint lives as long as the kernel; the rest by the rules of this function.
+        // SAFETY: The tracepoint lives as long as the kernel; the rest by the rules of this
+        // function.
         let added = to_result(unsafe {
             bindings::tracepoint_probe_register(self.tracepoint.as_ptr(), self.probe, self.data)
         });
@@ -269,12 +273,12 @@ impl Entry {
             e if e == ENOMEM => Error::NoMemory,
             e => Error::Other(e),
         })?;
-        // There is room.
+        // The room has been reserved.
         let _ = entries.push_within_capacity(self);
         Ok(())
     }
 
-    /// Undoes [`Entry::add`], unless its module has gone.
+    /// Undoes [`Entry::add`], unless the unload of its module has done so.
     fn remove(self, entries: &mut KVec<Entry>) {
         if let Some(at) = entries.iter().position(|entry| *entry == self) {
             let _ = entries.remove(at);
@@ -282,16 +286,16 @@ impl Entry {
         }
     }
 
-    /// With the lock, once.
+    /// Detaches the function; called once, with the lock held.
     fn detach(self) {
-        // SAFETY: It was registered with these, as it was in the list.
+        // SAFETY: The list had the entry, so it was registered with these arguments.
         unsafe {
             bindings::tracepoint_probe_unregister(self.tracepoint.as_ptr(), self.probe, self.data)
         };
     }
 }
 
-/// For `deferred.c`: ends what a module that goes has forgotten.
+/// Entry point of `deferred.c`: detaches probes that a module in state GOING has forgotten.
 ///
 /// # Safety
 ///
@@ -330,7 +334,7 @@ fn probe_ptr<T: SchedSwitch>() -> *mut c_void {
 
 /// # Safety
 ///
-/// Called by the tracepoint it was registered with, `handler` being a live `T`.
+/// Called by the tracepoint with which it was registered; `handler` is a live `T`.
 unsafe extern "C" fn probe<T: SchedSwitch>(
     handler: *mut c_void,
     preempt: bool,
@@ -353,7 +357,7 @@ unsafe extern "C" fn probe<T: SchedSwitch>(
     });
 }
 
-/// A tracepoint of the kernel proper, by name.
+/// Finds a tracepoint of the kernel image by name.
 fn find(name: &CStr) -> Result<NonNull<bindings::tracepoint>, Error> {
     struct Search<'a> {
         name: &'a CStr,
@@ -377,7 +381,7 @@ fn find(name: &CStr) -> Result<NonNull<bindings::tracepoint>, Error> {
         name,
         found: core::ptr::null_mut(),
     };
-    // SAFETY: `look` gets what it expects.
+    // SAFETY: `look` gets a `Search` and tracepoints.
     unsafe { bindings::for_each_kernel_tracepoint(Some(look), (&raw mut search).cast()) };
     NonNull::new(search.found).ok_or(Error::NotFound)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How hooks and their sites are written.
+//! Macros that define hooks and their sites.
 
-/// The site of a hook that [`define_hook!`](crate::define_hook) has defined: calls the armed exits with the parameters, which are
-/// only evaluated if there are some. Returns an [`Outcome`](crate::hook::typed::Outcome).
+/// Calls the armed exits of a hook from [`define_hook!`](crate::define_hook) with the parameters,
+/// which are only evaluated if an exit is armed. Returns an
+/// [`Outcome`](crate::hook::typed::Outcome).
 ///
 /// # Examples
 ///
@@ -29,11 +30,11 @@ macro_rules! hook {
     };
 }
 
-/// Whether an exit of a hook is armed: the patched NOP.
+/// Returns true if an exit of a hook is armed: the patched NOP.
 #[macro_export]
 macro_rules! hook_is_active {
     ($hook:path) => {{
-        // Without the conversion that a reference would allow: of a static that refers to a hook the key is elsewhere.
+        // No deref coercion here: for a static that refers to a hook, the key would be elsewhere.
         let _: *const $crate::hook::typed::Hook<_> = ::core::ptr::addr_of!($hook);
 
         #[cfg(not(CONFIG_JUMP_LABEL))]
@@ -43,8 +44,9 @@ macro_rules! hook_is_active {
 
         #[cfg(CONFIG_JUMP_LABEL)]
         {
-            // SAFETY: By its type above it is a hook, which only `Hook::new()` makes: a `struct gkhook`, whose `key` is a static
-            // key that is false at first, as the last argument says. It is a static, as the assembler needs its address.
+            // SAFETY: By its type above this is a hook, which only `Hook::new()` makes: a `struct
+            // gkhook`, whose `key` is a static key that is false at first, as the last argument
+            // says. The assembler needs its address, so it is a static.
             unsafe {
                 ::kernel::jump_label::arch_static_branch! {
                     $hook, ::kernel::bindings::gkhook, key, false
@@ -83,21 +85,24 @@ macro_rules! define_hook {
             false, Some(&$hook), $crate::param_list!($($param: $ty),*)
         }
 
-        // SAFETY: Only `hook!` makes it fire, in Rust code, which gets the answer as an `Outcome` and has to be sound with each of
-        // them, as with any value. It is no trap: what an exit calls fires it only where that calls such code.
+        // SAFETY: Only `hook!` fires it, in Rust code, which gets the answer as an `Outcome` and
+        // must be sound with each, as with any value. It is no trap: a function that an exit calls
+        // fires it only if it calls such code.
         unsafe impl $crate::hook::typed::Open for $spec {}
     };
 }
 
-/// The type for exits of a hook that is defined in C.
+/// Declares the type for exits of a hook that is defined in C.
 ///
-/// The last line is what the hook says of its parameters, or of the first of them. With `engine` before the name, attaching
-/// takes `unsafe` too: for hooks at which an exit can break the kernel by what it answers or calls.
+/// The last line repeats the hook's parameter names, or the first of them. With `engine` before the
+/// name, attaching takes `unsafe`, too: for hooks at which an exit can break the kernel by its
+/// answer or its calls.
 ///
 /// # Safety
 ///
-/// Hence the word `unsafe`: the hook of this name passes what these types say, and mutable references are for the exit alone
-/// until it returns. Without `engine`, no exit can do harm there by what it answers, and it is no trap.
+/// Hence the word `unsafe`: the hook of this name passes parameters of these types, and mutable
+/// references belong to the exit alone until it returns. Without `engine`, no answer of an exit can
+/// do harm, and the hook is no trap.
 ///
 /// # Examples
 ///
@@ -141,20 +146,21 @@ macro_rules! declare_hook {
             false, None, $unsafe $names
         }
 
-        // SAFETY: Whoever has written `unsafe`, which `must_be_unsafe!` has demanded, has promised by the rules of this macro that
-        // no answer does harm at this hook, as it has no `engine`, and that it is no trap.
+        // SAFETY: The author of the `unsafe`, which `must_be_unsafe!` has required, has promised by
+        // the rules of this macro that no answer does harm at this hook, as it has no `engine`, and
+        // that it is no trap.
         unsafe impl $crate::hook::typed::Open for $spec {}
     };
 }
 
-/// The word comes from the caller, so that `forbid(unsafe_code)` sees it.
+/// Takes the word `unsafe` from the caller, so that `forbid(unsafe_code)` sees it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! must_be_unsafe {
     (unsafe) => {};
 }
 
-/// Parameters as a hook of Rust shows them.
+/// Returns the parameters as a hook of Rust shows them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! param_list {
@@ -167,7 +173,7 @@ macro_rules! param_list {
     };
 }
 
-/// A type that describes a hook.
+/// Defines a type that describes a hook.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! hook_spec {
@@ -180,9 +186,10 @@ macro_rules! hook_spec {
         $(#[$meta])*
         $vis enum $spec {}
 
-        // SAFETY: The constants and both conversions come from one list of parameters, so that they fit each other. For a hook that
-        // is defined here it is also that of its static; for one of C, whoever has written `unsafe` in `declare_hook!` has
-        // promised that it passes them.
+        // SAFETY: The constants and both conversions are made from one list of parameters, so that
+        // they match. A hook that is defined here has the same list in its static. For a hook of C,
+        // the author of the `unsafe` in `declare_hook!` has promised that it passes these
+        // parameters.
         unsafe impl $crate::hook::typed::Spec for $spec {
             const NAME: &'static ::kernel::prelude::CStr = $name;
             #[allow(unused_unsafe)]
@@ -217,13 +224,14 @@ macro_rules! hook_spec {
                 raw
             }
 
-            // Nothing is what a hook without parameters passes.
+            // A hook without parameters passes nothing.
             #[allow(clippy::unused_unit)]
             #[inline(always)]
             unsafe fn from_raw<$lt>(raw: [usize; $crate::hook::PARAMS_MAX]) -> Self::Args<$lt> {
                 let mut raw = raw.into_iter();
-                // SAFETY: The caller guarantees that a site of this hook has passed `raw`, for this lifetime: the n-th word is from
-                // `into_raw()` of the n-th type, or from C code that passes the same.
+                // SAFETY: The caller guarantees that a site of this hook has passed `raw`, for this
+                // lifetime: the n-th word is from `into_raw()` of the n-th type, or from C code
+                // that passes the same.
                 ($(unsafe {
                     <$ty as $crate::hook::typed::Param<$lt>>::from_raw(raw.next().unwrap_or(0))
                 },)*)
@@ -232,7 +240,7 @@ macro_rules! hook_spec {
     };
 }
 
-/// What an exit can make the function return.
+/// Type of the value that an exit can make the function return.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! return_type {

@@ -27,17 +27,17 @@ use super::PARAMS_MAX;
 use crate::cpu::preempt::PreemptOff;
 use crate::cpu::IrqsOff;
 
-/// What an exit says.
+/// Answer of an exit.
 pub enum Answer<R = NoReturn> {
-    /// Go on with the next exit.
+    /// Continues with the next exit.
     Continue,
-    /// No further exit is called.
+    /// Ends the dispatch: no further exit is called.
     Terminate,
-    /// The same, and the function that has the hook returns this at once.
+    /// Ends the dispatch, and the function with the hook returns this at once.
     Return(R),
 }
 
-/// What a dispatch came to.
+/// Outcome of a dispatch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<R> {
     /// All exits have been called, if there are any.
@@ -52,40 +52,40 @@ pub enum Outcome<R> {
 ///
 /// # Safety
 ///
-/// The constants describe the hook of this name, and the two functions are inverse to each other, or to
-/// what a site in C does.
+/// The constants describe the hook of this name. The two functions are inverse to each other, or to
+/// the conversion of a site in C.
 pub unsafe trait Spec: Sized + 'static {
-    /// Its name.
+    /// Name of the hook.
     const NAME: &'static CStr;
-    /// Its parameters: `name: type`, or only names for a hook of C.
+    /// Parameters: `name: type`, or only names for a hook of C.
     const PARAMS: &'static CStr;
-    /// How many.
+    /// Number of parameters.
     const COUNT: usize;
-    /// Whether some are modifiable.
+    /// True if some parameters are modifiable.
     const MODIFIABLE: bool;
-    /// Whether attaching takes `unsafe`.
+    /// True if attaching takes `unsafe`.
     const ENGINE: bool;
-    /// Where it fires.
+    /// Context in which the hook fires.
     const CONTEXT: Context;
-    /// The parameters.
+    /// Types of the parameters.
     type Args<'a>;
-    /// What an exit can make the function return.
+    /// Type of the value that an exit can make the function return.
     type Return: ReturnValue;
-    /// Says to an exit where it runs.
+    /// Token that tells an exit its context.
     type Token: Token;
 
-    /// The hook that this type was made with; none if it is defined in C.
+    /// Returns the hook with which this type was made, or `None` if it is defined in C.
     ///
-    /// It is this static that says which types exits and sites have agreed on: the number that the compiler gives a type
-    /// is that of another one in a crate of the same name.
+    /// This static identifies the types on which exits and sites have agreed. A compiler's type
+    /// number is not enough: another crate of the same name can have the same number.
     fn defined() -> Option<&'static Hook<Self>>;
 
-    /// The parameters in registers.
+    /// Converts the parameters to registers.
     fn into_raw(args: Self::Args<'_>) -> [c_ulong; PARAMS_MAX];
 
     /// # Safety
     ///
-    /// `raw` is what a site of this hook passes, within this lifetime.
+    /// `raw` was passed by a site of this hook, within this lifetime.
     unsafe fn from_raw<'a>(raw: [c_ulong; PARAMS_MAX]) -> Self::Args<'a>;
 }
 
@@ -93,7 +93,8 @@ pub unsafe trait Spec: Sized + 'static {
 ///
 /// # Safety
 ///
-/// Whatever an exit answers does no harm. The hook is no trap: what an exit calls may trap again, without end.
+/// No answer of an exit does harm. The hook is no trap: functions that an exit calls may trap
+/// again, without end.
 #[diagnostic::on_unimplemented(
     message = "attaching to `{Self}` is for engines: `Builder::register_engine()`, which takes an `EnginePromise`"
 )]
@@ -105,9 +106,10 @@ pub struct EnginePromise<H>(PhantomData<fn(H)>);
 impl<H: Spec> EnginePromise<H> {
     /// # Safety
     ///
-    /// The exit that this is used for keeps what `<linux/gkhi_points.h>` says of the hook: it says of nothing that it is dealt
-    /// with that is not. It does not sleep, and neither drops nor disarms itself. If the hook is a trap, nothing that the exit
-    /// calls prints, or meets such a trap that this exit does not end at once.
+    /// The exit for which this is used follows the rules of the hook in `<linux/gkhi_points.h>`: it
+    /// claims to have handled only events that it has handled. It does not sleep, and neither drops
+    /// nor disarms itself. If the hook is a trap, the exit calls nothing that prints, or that
+    /// causes a trap that this exit does not end at once.
     pub unsafe fn new() -> Self {
         Self(PhantomData)
     }
@@ -117,14 +119,14 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that says where an exit runs.
+/// Type that stands for the context of an exit.
 pub trait Token: sealed::Sealed {
-    /// Where.
+    /// The context.
     const CONTEXT: Context;
 
     /// # Safety
     ///
-    /// This is where the caller is, and the result does not leave it.
+    /// The caller is in this context, and the result does not leave it.
     #[doc(hidden)]
     unsafe fn assume() -> Self;
 }
@@ -148,11 +150,11 @@ macro_rules! token {
 }
 
 token! {
-    /// Process context, where one may sleep.
+    /// Process context in which sleeping is allowed.
     Sleep
-    /// Anywhere: no sleeping.
+    /// Any context, without sleeping.
     Task
-    /// Where nothing is preempted: interrupts, NMIs, traps, or with interrupts off.
+    /// Contexts that are not preempted: interrupts, NMIs, traps, or with interrupts off.
     Atomic
 }
 
@@ -160,9 +162,9 @@ token! {
 pub trait Entry: sealed::Sealed + 'static {
     /// The condition.
     const CONDITION: Condition;
-    /// Proves it.
+    /// Proof of the condition.
     type Proof;
-    /// Where an exit of a hook with this token runs.
+    /// Context of an exit of a hook with this token.
     type Context<T: Token>: Token;
 
     /// # Safety
@@ -172,7 +174,7 @@ pub trait Entry: sealed::Sealed + 'static {
     unsafe fn proof() -> Self::Proof;
 }
 
-/// As it comes.
+/// No condition.
 pub struct AsIs;
 
 impl sealed::Sealed for AsIs {}
@@ -224,7 +226,7 @@ impl Entry for WithCpusStopped {
 
 /// The call of an exit.
 pub struct Call<'a, H: Spec, C: Entry = AsIs> {
-    /// Its function may change under us, so there is no reference.
+    /// A pointer, not a reference, because the function may change concurrently.
     exit: *const bindings::gkh_exit,
     context: C::Context<H::Token>,
     proof: C::Proof,
@@ -232,33 +234,34 @@ pub struct Call<'a, H: Spec, C: Entry = AsIs> {
 }
 
 impl<H: Spec, C: Entry> Call<'_, H, C> {
-    /// Where the exit runs.
+    /// Returns the token of the exit's context.
     pub fn context(&self) -> &C::Context<H::Token> {
         &self.context
     }
 
-    /// That its condition holds.
+    /// Returns the proof that the condition holds.
     pub fn proof(&self) -> &C::Proof {
         &self.proof
     }
 
-    /// How many parameters the hook has: perhaps more than the exit was compiled for.
+    /// Returns the number of the hook's parameters, which may exceed the number that the exit was
+    /// compiled for.
     pub fn count(&self) -> u32 {
         // SAFETY: The exit is being called, and this never changes.
         unsafe { (*self.exit).count }
     }
 
-    /// Disarms the exit. From now on no hook calls it; it may just be being called on other CPUs too.
-    /// True for the one call that did it.
+    /// Disarms the exit. No hook calls it afterwards, but other CPUs may be running it. Returns
+    /// true for the one call that did it.
     pub fn disarm_self(&self) -> bool {
         // SAFETY: The exit is being called.
         unsafe { super::disarm_self(self.exit) }
     }
 }
 
-/// What is done at a hook. Closures with these parameters do.
+/// Handler of a hook. Closures with these parameters implement it.
 pub trait ExitOn<H: Spec, C: Entry = AsIs>: Send + Sync + 'static {
-    /// Does it. It must not sleep, unless [`Call::context`] is [`Sleep`].
+    /// Handles a dispatch. It must not sleep, unless [`Call::context`] is [`Sleep`].
     fn call(&self, call: &Call<'_, H, C>, args: H::Args<'_>) -> Answer<H::Return>;
 }
 
@@ -274,12 +277,12 @@ where
     }
 }
 
-/// What a registry needs to call `exit`.
+/// Returns the parts by which a registry calls `exit`.
 ///
 /// # Safety
 ///
-/// `exit` stays where it is until a `RetireList` has waited for the last hook that had it; it is registered on hooks
-/// that `H` describes.
+/// `exit` does not move until a `RetireList` has waited for the last hook that had it; it is
+/// registered on hooks that `H` describes.
 pub unsafe fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &E) -> Parts {
     let data = core::ptr::from_ref(exit).cast_mut().cast();
     // SAFETY: By the rules of this function.
@@ -291,19 +294,21 @@ pub unsafe fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &E) -> Parts {
     parts
 }
 
-/// Whether calls of exits on this hook are counted when they are over, so that an exit that sleeps where it must not is
-/// noticed. Where it may sleep a lock does it, and what engines attach is promised not to.
+/// Returns true if exits on this hook count the ends of their calls, so that an exit that sleeps
+/// where it must not is noticed. A hook that may sleep has a lock instead, and an engine's exits
+/// are promised not to sleep.
 const fn counts_left<H: Spec>() -> bool {
     !H::ENGINE && !matches!(H::CONTEXT, Context::Sleep)
 }
 
-/// Counts the end of a call.
+/// Guard that counts the end of a call.
 struct Inside(*const bindings::gkh_exit);
 
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: Only `call()` makes one, of an exit that counts this; it is the first thing there, and the last to go.
+        // SAFETY: Only `call()` makes one, for an exit that counts; it is created first there, and
+        // dropped last.
         unsafe { super::exit::leave(self.0) };
     }
 }
@@ -323,24 +328,25 @@ unsafe extern "C" fn call<H: Spec, C: Entry, E: ExitOn<H, C>>(
     let _inside = (const { counts_left::<H>() }).then(|| Inside(exit));
     let call = Call {
         exit,
-        // SAFETY: The hook fires in `H::CONTEXT`, which its site guarantees, or under the condition `C`, which excludes sleep;
-        // `call` goes before this returns.
+        // SAFETY: The hook fires in `H::CONTEXT`, which its site guarantees, or under the condition
+        // `C`, which excludes sleep; `call` is dropped before this returns.
         context: unsafe { <C::Context<H::Token>>::assume() },
-        // SAFETY: The function was published with `C::CONDITION`, so that the hook's site or a wrapper of this file's
-        // neighbour `exit.rs` has made it true before the call; `call` goes before this returns.
+        // SAFETY: The function was published with `C::CONDITION`, so that the hook's site or a
+        // wrapper in `exit.rs` has made it true before the call; `call` is dropped before this
+        // returns.
         proof: unsafe { C::proof() },
         _call: PhantomData,
     };
     // SAFETY: By the rules of this function.
     let this = unsafe { &*(*exit).data.cast::<E>() };
-    // SAFETY: These are what the site passes.
+    // SAFETY: The site has passed these parameters.
     let args = unsafe { H::from_raw([p0, p1, p2, p3, p4]) };
     match this.call(&call, args) {
         Answer::Continue => 0,
         Answer::Terminate => 1,
         Answer::Return(value) => {
             let value = value.into_raw();
-            // SAFETY: With a return value, the last parameter is where it goes.
+            // SAFETY: With a return value, the last parameter is the address for it.
             unsafe { core::ptr::with_exposed_provenance_mut::<c_long>(p4).write(value) };
             -1
         }
@@ -352,7 +358,7 @@ unsafe extern "C" fn call<H: Spec, C: Entry, E: ExitOn<H, C>>(
 pub struct Hook<H>(RawHook, PhantomData<fn(H)>);
 
 impl<H: Spec> Hook<H> {
-    /// For a static; [`define_hook!`](crate::define_hook) does it.
+    /// Makes a hook for a static; [`define_hook!`](crate::define_hook) does so.
     #[doc(hidden)]
     pub const fn new() -> Self {
         assert!(H::COUNT + H::Return::SOME as usize <= PARAMS_MAX);
@@ -367,23 +373,24 @@ impl<H: Spec> Hook<H> {
         Self(hook, PhantomData)
     }
 
-    /// For the registry.
+    /// Returns the hook's reference for the registry.
     pub fn to_ref(&'static self) -> HookRef {
         self.0.to_ref()
     }
 
-    /// Whether an exit is armed, where there are no patched NOPs. Use [`hook!`](crate::hook).
+    /// Returns true if an exit is armed, for kernels without patched NOPs. Use
+    /// [`hook!`](crate::hook).
     #[doc(hidden)]
     #[cfg(not(CONFIG_JUMP_LABEL))]
     pub fn is_active(&self) -> bool {
         self.0.is_active()
     }
 
-    /// Calls the armed exits. [`hook!`](crate::hook) does it, when there are some.
+    /// Calls the armed exits. [`hook!`](crate::hook) does so, if an exit is armed.
     #[doc(hidden)]
     #[inline(always)]
     pub fn dispatch(&self, args: H::Args<'_>) -> Outcome<H::Return> {
-        // What is declared so must be so: who waits for exits relies on it.
+        // Enforces the declared context, on which waiters for exits rely.
         let _preempt = (const { matches!(H::CONTEXT, Context::Atomic) }).then(PreemptOff::new);
         #[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
         let _checked = self.0.check();

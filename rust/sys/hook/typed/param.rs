@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What hooks pass to exits, and get back, in registers.
+//! Parameters and return values of exits, in registers.
 
 use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;
 
 use super::sealed;
 
-/// What can be a parameter of a dispatch that takes `'a`.
+/// Type of a parameter of a dispatch with lifetime `'a`.
 ///
-/// References are those of the dispatch and of no other lifetime: with `&'static mut T`, each exit could keep one to
-/// the same object.
+/// References have the lifetime of the dispatch and no other: with `&'static mut T`, each exit
+/// could keep one to the same object.
 ///
 /// # Safety
 ///
-/// `from_raw()` gets back what `into_raw()` was given; `MODIFIABLE` says whether that is a mutable reference.
+/// `from_raw()` is the inverse of `into_raw()`; `MODIFIABLE` is true for a mutable reference.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a hook",
     note = "parameters are numbers, `bool`, `*mut T`, and references of the lifetime that the hook's type names"
 )]
 pub unsafe trait Param<'a>: Sized {
-    /// Whether exits can change it.
+    /// True if exits can change it.
     const MODIFIABLE: bool = false;
 
-    /// As it is in a register.
+    /// Converts the value to a register.
     fn into_raw(self) -> c_ulong;
 
     /// # Safety
     ///
-    /// `raw` comes from `into_raw()` of this type, or is what a site in C passes for it, and what it
-    /// refers to is there for this lifetime.
+    /// `raw` is from `into_raw()` of this type, or from a site in C that passes the same; its
+    /// referent exists for this lifetime.
     unsafe fn from_raw(raw: c_ulong) -> Self;
 }
 
 macro_rules! number {
     ($type:ty) => {
         // SAFETY: A register holds each of these, sign- or zero-extended, as C passes them; the
-        // conversion back cuts that off again.
+        // conversion back removes the extension.
         // Clippy takes the comment for one of the conversions, which are written with the same type.
         #[allow(clippy::unnecessary_safety_comment)]
         unsafe impl Param<'_> for $type {
@@ -64,7 +64,7 @@ number!(i32);
 number!(i64);
 number!(isize);
 
-// SAFETY: 0 or 1, there and back.
+// SAFETY: 0 or 1 in both directions.
 unsafe impl Param<'_> for bool {
     #[inline(always)]
     fn into_raw(self) -> c_ulong {
@@ -77,7 +77,7 @@ unsafe impl Param<'_> for bool {
     }
 }
 
-// SAFETY: An address is a register's width.
+// SAFETY: An address has the width of a register.
 unsafe impl<T> Param<'_> for *mut T {
     #[inline(always)]
     fn into_raw(self) -> c_ulong {
@@ -90,7 +90,8 @@ unsafe impl<T> Param<'_> for *mut T {
     }
 }
 
-// SAFETY: A reference goes through its address and comes back as it was, for a lifetime within that of the call. Another CPU's thread may call the exit while this one is stopped, so it must be `Sync`.
+// SAFETY: A reference is passed as its address and restored, for a lifetime within that of the
+// call. Another CPU's thread may call the exit while this one is stopped, so it must be `Sync`.
 unsafe impl<'a, T: Sync> Param<'a> for &'a T {
     #[inline(always)]
     fn into_raw(self) -> c_ulong {
@@ -104,7 +105,8 @@ unsafe impl<'a, T: Sync> Param<'a> for &'a T {
     }
 }
 
-// SAFETY: The address comes back as the reference that it was, for a lifetime within that of the call: exits get it one after the other, and the site has lent it to them.
+// SAFETY: The address is restored to the same reference, for a lifetime within that of the call:
+// exits get it one after the other, and the site has lent it to them.
 unsafe impl<'a, T: Send> Param<'a> for &'a mut T {
     const MODIFIABLE: bool = true;
 
@@ -120,15 +122,15 @@ unsafe impl<'a, T: Send> Param<'a> for &'a mut T {
     }
 }
 
-/// What an exit can make the function of its hook return.
+/// Type of the value that an exit can make the function of its hook return.
 pub trait ReturnValue: sealed::Sealed + Sized {
-    /// Whether there is one.
+    /// True if there is a value.
     const SOME: bool = true;
 
-    /// As it is in a register.
+    /// Converts the value to a register.
     fn into_raw(self) -> c_long;
 
-    /// The inverse.
+    /// Converts a register back.
     fn from_raw(raw: c_long) -> Self;
 }
 
@@ -162,7 +164,7 @@ impl ReturnValue for bool {
     }
 }
 
-/// Exits cannot make the function return.
+/// Type for hooks whose function exits cannot make return.
 pub enum NoReturn {}
 
 impl sealed::Sealed for NoReturn {}
@@ -175,7 +177,7 @@ impl ReturnValue for NoReturn {
     }
 
     fn from_raw(_: c_long) -> Self {
-        // Nobody asks for it: see `Hook::dispatch()`.
+        // Unreachable: see `Hook::dispatch()`.
         loop {
             core::hint::spin_loop();
         }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which pages belong to the pool, and which of them are for detours: a bit for each page of where they can be.
+//! Bitmaps of the pool's pages and of its pages for detour buffers: a bit for each possible page.
 //!
-//! Contexts: reading anywhere, NMI included.
+//! Contexts: reading: any, NMI included.
 
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 
-/// A bit for each page of the memory for modules and the like, in which the pool's are.
+/// Bitmap of the module area, in which the pool's pages are.
 ///
-/// The readers look at one bit and take no lock. Writers hold the pool's mutex.
+/// Readers load one bit without a lock. Writers hold the pool's mutex.
 pub(super) struct PageMap([Atomic<usize>; Self::WORDS]);
 
 impl PageMap {
@@ -28,7 +28,8 @@ impl PageMap {
             .is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
-    /// Returns whether there is a bit for this page. The caller holds the pool's mutex.
+    /// Sets or clears the bit of a page; returns false if the page has none. The caller holds the
+    /// pool's mutex.
     pub(super) fn set(&self, page: usize, used: bool) -> bool {
         let Some((word, bit)) = self.word(page) else {
             return false;
@@ -57,7 +58,7 @@ impl PageMap {
     }
 }
 
-/// The pages of the pool.
+/// Pages of the pool.
 pub(super) static PAGES: PageMap = PageMap([const { Atomic::new(0) }; PageMap::WORDS]);
-/// Those for detours, if they are the pool's: what has been freed may still be here.
+/// Pages for detour buffers, valid only for pages of the pool: freed pages may stay set.
 pub(super) static DETOURS: PageMap = PageMap([const { Atomic::new(0) }; PageMap::WORDS]);
