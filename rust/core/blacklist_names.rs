@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is not probed because of what it is called: code that has no mark of its own.
+//! Blacklist by symbol names, for code that has no mark of its own.
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the name.
 
-/// Why a symbol of some name is not probed.
+/// Reason for which symbols with a name are not probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// In front of a function.
+    /// Bytes in front of a function.
     Preamble,
-    /// The trampoline of a static call, which is patched when that changes.
+    /// The trampoline of a static call, which is patched when the call changes.
     StaticCall,
-    /// Code that indirect branches and returns run through on CPUs that need it.
+    /// Thunks of indirect branches and returns on CPUs that need them.
     Thunk,
     /// Code that ftrace copies and patches.
     Template,
     /// Code that a CPU executes before it can handle breakpoints.
     Early,
-    /// Code in which a CPU that is idle, or offline, waits for longer than any grace period.
+    /// Code in which an idle or offline CPU waits for longer than any grace period.
     Idle,
-    /// Code that the compiler has instrumented code call.
+    /// Code that the compiler's instrumentation calls.
     Sanitizer,
-    /// Code that handles probes, and would hit its own.
+    /// Code that handles probes, and would hit its own probe.
     Own,
 }
 
-/// How the name of a symbol is recognised.
+/// Pattern for the name of a symbol.
 enum Name {
     Is(&'static [u8]),
     Starts(&'static [u8]),
@@ -36,30 +36,36 @@ use Name::Ends;
 use Name::Is;
 use Name::Starts;
 
-/// The first that fits counts. Names are compared up to the first dot, after which compilers say what they did.
+/// Rules, of which the first match counts. Names are compared up to the first dot, after which
+/// compilers add their suffixes.
 const RULES: &[(Name, Reason)] = &[
-    // What the compiler puts in front of functions: a type, room for a thunk, call depth tracking.
+    // Bytes that the compiler puts in front of functions: a type, room for a thunk, call depth
+    // tracking.
     (Starts(b"__cfi_"), Reason::Preamble),
     (Starts(b"__pfx_"), Reason::Preamble),
-    // Trampolines of static calls, which are patched when the call is changed: anything else there is a BUG().
+    // Trampolines of static calls, which are patched when the call is changed: unexpected bytes are
+    // a BUG().
     (Starts(b"__SCT__"), Reason::StaticCall),
-    // Mitigations. Indirect branches, and what they are made of on CPUs with ITS and with call depth tracking.
+    // Mitigations. Indirect branches, and their parts on CPUs with ITS and with call depth
+    // tracking.
     (Starts(b"__x86_indirect_"), Reason::Thunk),
     (Starts(b"__x86_return_thunk"), Reason::Thunk),
-    // Returns, of retbleed_, srso_, srso_alias_, call_depth_ and its_, and the code that they share.
+    // Returns, of retbleed_, srso_, srso_alias_, call_depth_ and its_, and the code that they
+    // share.
     (Ends(b"_return_thunk"), Reason::Thunk),
     (Ends(b"_safe_ret"), Reason::Thunk),
     (Ends(b"_untrain_ret"), Reason::Thunk),
     (Starts(b"call_depth_"), Reason::Thunk),
-    // Where returns go that nobody has patched.
+    // Targets of unpatched returns.
     (Is(b"warn_thunk_thunk"), Reason::Thunk),
     (Is(b"__warn_thunk"), Reason::Thunk),
-    // Made into trampolines by copying, and patched in place.
+    // Copied into trampolines, and patched in place.
     (Starts(b"ftrace_caller"), Reason::Template),
     (Starts(b"ftrace_regs_call"), Reason::Template),
     (Is(b"ftrace_call"), Reason::Template),
-    // What a CPU that comes, or that the machine's firmware has woken up, executes before it has loaded the table of interrupts: from
-    // its first instruction in the kernel to `load_current_idt()`. A breakpoint there resets the machine.
+    // Code that a CPU executes during bring-up, or after a wake-up by the firmware, before it has
+    // loaded the IDT: from its first instruction in the kernel to `load_current_idt()`. A
+    // breakpoint there resets the machine.
     (Starts(b"startup_64"), Reason::Early),
     (Starts(b"secondary_startup_64"), Reason::Early),
     (Starts(b"common_startup_64"), Reason::Early),
@@ -81,7 +87,7 @@ const RULES: &[(Name, Reason)] = &[
     (Is(b"load_fixmap_gdt"), Reason::Early),
     (Starts(b"native_load_"), Reason::Early),
     (Is(b"load_current_idt"), Reason::Early),
-    // What of that the compiler may inline, or not.
+    // Functions of that code that the compiler may or may not inline.
     (Is(b"cr4_set_bits"), Reason::Early),
     (Is(b"__write_cr4"), Reason::Early),
     (Is(b"setup_getcpu"), Reason::Early),
@@ -92,7 +98,7 @@ const RULES: &[(Name, Reason)] = &[
     (Is(b"idt_init_desc"), Reason::Early),
     (Is(b"native_write_idt_entry"), Reason::Early),
     (Is(b"early_cpu_to_node"), Reason::Early),
-    // Called whether memory is encrypted or not.
+    // Called even without memory encryption.
     (Is(b"setup_ghcb"), Reason::Early),
     (Is(b"sev_es_negotiate_protocol"), Reason::Early),
     (Is(b"snp_register_per_cpu_ghcb"), Reason::Early),
@@ -100,19 +106,21 @@ const RULES: &[(Name, Reason)] = &[
     (Is(b"wakeup_long64"), Reason::Early),
     (Is(b"do_suspend_lowlevel"), Reason::Early),
     (Ends(b"restore_processor_state"), Reason::Early),
-    // What resumes from a disk: with the memory of another kernel, the first of them from a copy of a page.
+    // Resume from a disk: with the memory of another kernel, the first of them from a copy of a
+    // page.
     (Is(b"core_restore_code"), Reason::Early),
     (Is(b"restore_image"), Reason::Early),
     (Is(b"restore_registers"), Reason::Early),
-    // `in` from the port of a C-state. In the kernel's image it is noinstr code; in a module nothing says so.
+    // `in` from the port of a C-state. In the kernel's image it is noinstr code; in a module it has
+    // no mark.
     (Is(b"io_idle"), Reason::Idle),
-    // What a CPU that goes executes when the others have been told that it has gone: no grace period waits for it.
+    // Code of a dying CPU after its death has been reported: no grace period waits for it.
     (Is(b"cpuhp_ap_report_dead"), Reason::Idle),
     (Ends(b"play_dead"), Reason::Idle),
     (Is(b"play_dead_common"), Reason::Idle),
     (Is(b"tboot_shutdown"), Reason::Idle),
-    // Instrumented code calls these everywhere, the code that handles probes as well. (UBSAN's are called where something is wrong
-    // only, which people look for by a probe.)
+    // Instrumented code calls these everywhere, including the code that handles probes. (UBSAN's
+    // are called only on errors, which users look for by a probe.)
     (Starts(b"__asan_"), Reason::Sanitizer),
     (Starts(b"__hwasan_"), Reason::Sanitizer),
     (Starts(b"__kasan_check_"), Reason::Sanitizer),
@@ -122,15 +130,15 @@ const RULES: &[(Name, Reason)] = &[
     (Starts(b"__kcsan_"), Reason::Sanitizer),
     (Starts(b"kcsan_"), Reason::Sanitizer),
     (Starts(b"__sanitizer_"), Reason::Sanitizer),
-    // Helpers of the crates that a hit runs through, and what debugging asks where a hook is.
+    // Helpers of the crates on the path of a hit, and queries of debugging code at a hook.
     (Starts(b"rust_helper_"), Reason::Own),
     (Starts(b"ferro_"), Reason::Own),
     (Is(b"rcu_is_watching"), Reason::Own),
-    // Where a jump has led, preemption is switched on by this, as long as a reschedule is due again and again.
+    // After a jump, this enables preemption, repeatedly as long as a reschedule is due.
     (Is(b"preempt_schedule_notrace"), Reason::Own),
 ];
 
-/// The crates that a hit runs through.
+/// Crates on the path of a hit.
 const CRATES: &[&[u8]] = &[
     b"kprobes_engine",
     b"ferro_kprobes_builtin",
@@ -149,13 +157,13 @@ impl Name {
     }
 }
 
-/// Why the symbol of this name is not probed, or `None`.
+/// Returns the reason for which the symbol of this name is not probed, or `None`.
 pub fn refuses(name: &[u8]) -> Option<Reason> {
     if name.starts_with(b"_R") {
         let has = |part: &[u8]| name.windows(part.len()).any(|w| w == part);
         return CRATES.iter().any(|c| has(c)).then_some(Reason::Own);
     }
-    // A second name that code which runs before relocation has for the same.
+    // Second name of code that runs before relocation.
     let name = name.strip_prefix(b"__pi_").unwrap_or(name);
     let name = name.split(|byte| *byte == b'.').next().unwrap_or(name);
     let mut rules = RULES.iter();
@@ -188,7 +196,7 @@ mod tests {
             ("rust_helper_rcu_read_lock", Some(Reason::Own)),
             ("_RNvNtCs1_10ferro_core4insn6decode", Some(Reason::Own)),
             ("_RNvNtCs1_6kernel4list3add", None),
-            // What compilers and the linker make of a name.
+            // Suffixes of compilers and the linker.
             ("cr4_init.constprop.0", Some(Reason::Early)),
             ("cpu_init_exception_handling.cold", Some(Reason::Early)),
             ("__pi_startup_64_load_idt", Some(Reason::Early)),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pure logic of Ferrotrace: no kernel, no `unsafe`, no allocation.
+//! Pure logic of Ferrotrace: no kernel, no `unsafe`, no allocation.
 //!
-//! Kbuild compiles this crate into the kernel; Cargo compiles the same files on the host, where
+//! Kbuild compiles this crate into the kernel. Cargo compiles the same files on the host, where
 //! `cargo test` and Miri run them.
 
 // Kbuild adds `no_std` to every crate itself.

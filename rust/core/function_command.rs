@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The commands of the `ferrotrace_ftrace_functions` module, each a line of text.
+//! Commands of the `ferrotrace_ftrace_functions` module, each a line of text.
 //!
 //! ```text
 //! + ADDRESS...   adds functions, by the addresses that available_filter_functions_addrs lists, with 0x
@@ -14,13 +14,13 @@
 pub enum Command<'a> {
     /// Adds functions.
     Add(Addresses<'a>),
-    /// Begins.
+    /// Starts tracing.
     Start(Mode),
-    /// Ends.
+    /// Stops tracing.
     Stop,
 }
 
-/// What is written of a call.
+/// Contents of a record for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// That there was one.
@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The command that begins it.
+    /// Returns the command that starts this mode.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -39,19 +39,19 @@ impl Mode {
     }
 }
 
-/// Addresses as text, all of which are addresses.
+/// Text that consists of valid addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses<'a>(&'a str);
 
 impl<'a> Addresses<'a> {
-    /// The addresses. There is at least one.
+    /// Returns the addresses; at least one.
     pub fn iter(self) -> impl Iterator<Item = usize> + 'a {
         words(self.0).filter_map(address)
     }
 }
 
 impl<'a> Command<'a> {
-    /// Parses a line, without its end. `None` if it is not a command.
+    /// Parses a line, without its end. Returns `None` if it is not a command.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let line = core::str::from_utf8(line).ok()?;
         if let Some(list) = line.strip_prefix('+') {
@@ -72,7 +72,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').filter(|word| !word.is_empty())
 }
 
-/// An address that is not 0, with `0x`.
+/// Parses an address that is not 0, with `0x`.
 fn address(word: &str) -> Option<usize> {
     let digits = word.strip_prefix("0x")?;
     // The standard library would accept a sign, too.

@@ -13,7 +13,6 @@
 //! lock, because a user of the open file may be waiting for it. The object of an exit is dropped
 //! without a lock, as its drop may wait for any. Only the dropper of the exit, the unload of its
 //! module, or a work item of its own drops it.
-//! its module, or by a work item of its own, and by nobody else, who may hold what it needs.
 #![deny(unsafe_code)]
 
 use ferro_core::hooks::State;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merges counters, of each kind that has as many in every file.
+//! Merges counters of the kinds that have equally many in every file.
 
 use super::format::COUNTER;
 use super::record::value;
 use super::version::Kind;
 
-/// Counters that belong together, at most.
+/// Maximum number of counters in a group.
 const MAX_GROUP: usize = 9;
-/// Values that such a group counts, each with its count, after one counter of another meaning.
+/// Values of such a group, each with its count, after one counter with another meaning.
 const VALUES: usize = 4;
 
-/// Merges counters into those of `to`.
+/// Merges the counters of `from` into `to`.
 pub(super) fn merge(kind: Kind, to: &mut [u8], from: &[u8]) {
     match kind {
         Kind::Add => each(to, from, u64::wrapping_add),
@@ -23,7 +23,7 @@ pub(super) fn merge(kind: Kind, to: &mut [u8], from: &[u8]) {
         Kind::Single => grouped::<3>(to, from, single),
         Kind::TopCalls => grouped::<MAX_GROUP>(to, from, top_calls),
         Kind::TopFour => grouped::<MAX_GROUP>(to, from, top_four),
-        // They have a length of their own, and are merged elsewhere.
+        // These have lengths of their own, and are merged elsewhere.
         Kind::TopList => (),
     }
 }
@@ -51,7 +51,7 @@ fn grouped<const N: usize>(to: &mut [u8], from: &[u8], of: impl Fn(&mut [u64; N]
     }
 }
 
-/// The value that was seen more often by itself stays, less often by what the other was seen.
+/// Keeps the value that was seen more often; reduces its lead by the count of the other value.
 fn single(to: &mut [u64; 3], from: &[u64; 3]) {
     let ([value, count, all], [other, others, seen]) = (to, *from);
     if *value == other {
@@ -65,7 +65,7 @@ fn single(to: &mut [u64; 3], from: &[u64; 3]) {
     *all = all.wrapping_add(seen);
 }
 
-/// The four calls that were seen most often, of both.
+/// Keeps the four most frequent calls of both.
 fn top_calls(to: &mut [u64; MAX_GROUP], from: &[u64; MAX_GROUP]) {
     let mut all = [[0; 2]; 2 * VALUES];
     let mut len: usize = 0;
@@ -83,7 +83,7 @@ fn top_calls(to: &mut [u64; MAX_GROUP], from: &[u64; MAX_GROUP]) {
     }
     let places = to.split_first_mut().map(|(_, places)| places);
     for place in places.unwrap_or_default().chunks_exact_mut(2) {
-        // Of those that are as frequent, the first.
+        // The first among equally frequent ones.
         let most = all.iter_mut().rev().max_by_key(|[_, count]| *count);
         if let Some(most) = most {
             place.copy_from_slice(most);
@@ -92,8 +92,8 @@ fn top_calls(to: &mut [u64; MAX_GROUP], from: &[u64; MAX_GROUP]) {
     }
 }
 
-/// The values of both, if they are at most four. Otherwise those that were seen most often, and the number of all
-/// becomes negative.
+/// Keeps the values of both, if they are at most four. Otherwise keeps the most frequent ones, and
+/// makes the total negative.
 fn top_four(to: &mut [u64; MAX_GROUP], from: &[u64; MAX_GROUP]) {
     let ([all, ours @ ..], [seen, theirs @ ..]) = (to, from);
     let [total, seen] = [*all, *seen].map(|n| i64::from_ne_bytes(n.to_ne_bytes()));

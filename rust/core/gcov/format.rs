@@ -24,9 +24,9 @@ pub(super) const TAG_FUNCTION: u32 = 0x0100_0000;
 /// Counters of the first kind; the tags of the others are at a distance of [`TAG_STEP`].
 pub(super) const TAG_COUNTERS: u32 = 0x01a1_0000;
 const TAG_STEP: u32 = 1 << 17;
-/// How often an object ran, since GCC 9.
+/// Number of runs of an object, since GCC 9.
 pub(super) const TAG_OBJECT_SUMMARY: u32 = 0xa100_0000;
-/// The same before, in another layout.
+/// Number of runs before GCC 9, in another layout.
 pub(super) const TAG_PROGRAM_SUMMARY: u32 = 0xa300_0000;
 
 /// Words of a function's record.
@@ -36,14 +36,14 @@ pub(super) const SUMMARY_WORDS: u32 = 2;
 /// Bytes of a counter.
 pub(super) const COUNTER: usize = 8;
 
-/// The tag of counters of the kind with an index.
+/// Returns the tag of counters of the kind with an index.
 #[inline]
 pub(super) fn counters_tag(index: u8) -> u32 {
     // An index is below MAX_KINDS.
     TAG_COUNTERS.wrapping_add(u32::from(index).wrapping_mul(TAG_STEP))
 }
 
-/// The index of the kind of counters with a tag.
+/// Returns the index of the kind of counters with a tag.
 pub(super) fn counters_index(tag: u32) -> Option<u8> {
     let distance = tag.checked_sub(TAG_COUNTERS)?;
     match distance % TAG_STEP {
@@ -52,8 +52,8 @@ pub(super) fn counters_index(tag: u32) -> Option<u8> {
     }
 }
 
-/// How many counters a file has for `count` in memory, if that many can be: of a list only what is in front of its
-/// elements.
+/// Returns the number of counters in a file for `count` in memory, if `count` is valid. For a list,
+/// this is only the part in front of its elements.
 #[inline]
 pub(super) fn disk_count(kind: Kind, count: u32) -> Option<u32> {
     match (count % kind.group(), kind) {
@@ -63,20 +63,20 @@ pub(super) fn disk_count(kind: Kind, count: u32) -> Option<u32> {
     }
 }
 
-/// The length of a record with `count` counters.
+/// Returns the length of a record with `count` counters.
 #[inline]
 pub(super) fn counters_len(format: &Format, count: u32) -> Option<u32> {
     let len = format.unit.of_words(count.checked_mul(2)?);
-    // The sign says that there are none.
+    // A negative length means that there are none.
     i32::try_from(len).is_ok().then_some(len)
 }
 
-/// The length of a file, added up.
+/// Sums up the length of a file.
 pub(super) struct Len {
     bytes: usize,
 }
 
-/// The length of a file without functions.
+/// Starts with the length of a file without functions.
 pub(super) fn gcda_len(format: &Format) -> Len {
     // Magic, version, stamp, end.
     let words: usize = match format.checksum {
@@ -93,17 +93,17 @@ impl Len {
         self.bytes = self.bytes.saturating_add(words.saturating_mul(4));
     }
 
-    /// Tag and length of a function.
+    /// Adds the tag and the length of a function.
     pub(super) fn function(&mut self) {
         self.words(2);
     }
 
-    /// What follows if the function is there.
+    /// Adds the data of a function that is present.
     pub(super) fn present(&mut self) {
         self.words(3);
     }
 
-    /// Counters.
+    /// Adds counters.
     pub(super) fn set(&mut self, count: u32) {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.words(count.saturating_mul(2).saturating_add(2));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The data of GCC: a `gcov_info` for each object file, which is checked as a whole before it is used.
+//! Coverage data of GCC: a `gcov_info` for each object file, which is checked completely before its
+//! use.
 //!
 //! All versions that we know have the same start, and differ in the number of counter kinds:
 //!
@@ -28,48 +29,48 @@ use super::version::Kind;
 use super::version::Version;
 use super::version::MAX_KINDS;
 
-/// The most functions that an object may have.
+/// Maximum number of functions of an object.
 pub const MAX_FUNCTIONS: u32 = 1 << 20;
 
-/// The most bytes that an object's file may have.
+/// Maximum number of bytes of an object's file.
 pub const MAX_BYTES: usize = 1 << 28;
 
-/// A `gcov_info` without its merge functions.
+/// Size of a `gcov_info` without its merge functions.
 const INFO_BYTES_BUT_KINDS: usize = 48;
-/// The largest `gcov_info`.
+/// Size of the largest `gcov_info`.
 const INFO_BYTES: usize = INFO_BYTES_BUT_KINDS + MAX_KINDS * 8;
-/// A `gcov_fn_info` without its sets, and each of these.
+/// Size of a `gcov_fn_info` without its sets, and of each set.
 const FUNCTION_HEAD: u64 = 24;
 const FUNCTION_SET: u64 = 16;
 
 /// Counters of one kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// The index of their kind.
+    /// Index of their kind.
     pub index: u8,
-    /// How they are merged.
+    /// Kind, which determines how they are merged.
     pub kind: Kind,
-    /// How many they are, each of 8 bytes.
+    /// Number of counters, each of 8 bytes.
     pub count: u32,
-    /// Where they are.
+    /// Address of the counters.
     pub address: u64,
 }
 
 /// A function whose counters belong to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its index in the object.
+    /// Index in the object.
     pub index: u32,
-    /// Which function it is.
+    /// Identity of the function.
     pub identity: Identity,
-    /// Where its first set is.
+    /// Address of its first set.
     sets: u64,
 }
 
-/// A `gcov_info` that has been checked.
+/// A checked `gcov_info`.
 ///
-/// It says where data are, and keeps nothing borrowed. The memory is read, and every address checked, each time
-/// again, so that an object that changed all the same is refused.
+/// It has addresses of data, and borrows nothing. Each use reads the memory and checks every
+/// address again, so that an object that has changed since is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     address: u64,
@@ -78,7 +79,7 @@ pub struct Info {
     stamp: u32,
     checksum: u32,
     name: u64,
-    /// A bit for each kind that has a merge function.
+    /// Bit mask of the kinds that have a merge function.
     active: u16,
     n_functions: u32,
     functions: u64,
@@ -87,11 +88,11 @@ pub struct Info {
 }
 
 impl Info {
-    /// Checks the `gcov_info` at an address, and all that it refers to.
+    /// Checks the `gcov_info` at an address, and all data to which it refers.
     ///
     /// # Errors
     ///
-    /// A reason for which it is not taken: nothing of it can be relied on then.
+    /// The reason for a refusal: none of the data is reliable then.
     pub fn check<M: Memory>(memory: &M, address: u64) -> Result<Self, Refusal> {
         aligned(Part::Info, address)?;
         let version = Version::new(reading(Part::Info, memory.u32(address))?);
@@ -205,17 +206,18 @@ impl Info {
         usize::try_from(self.max_len).unwrap_or(usize::MAX)
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Where its name is.
+    /// Returns the address of its name.
     pub fn name_address(&self) -> u64 {
         self.name
     }
 
-    /// Copies the name of its file, without the NUL. `Ok(None)` if it does not fit into `to`.
+    /// Copies the name of its file, without the NUL. Returns `Ok(None)` if it does not fit into
+    /// `to`.
     pub fn name<'t, M: Memory>(
         &self,
         memory: &M,
@@ -224,8 +226,8 @@ impl Info {
         reading(Part::Name, memory.string(self.name, to))
     }
 
-    /// Its functions, in order; `None` for one that is not there, or belongs to another object: a function of which
-    /// several objects had a copy, and the linker kept one.
+    /// Returns its functions, in order. An item is `None` if the function is missing, or belongs to
+    /// another object: several objects had a copy, and the linker kept one.
     pub fn functions<'m, M: Memory>(
         &'m self,
         memory: &'m M,
@@ -233,7 +235,7 @@ impl Info {
         (0..self.n_functions).map(|index| self.function(memory, index))
     }
 
-    /// The function with an index.
+    /// Returns the function with an index.
     #[inline(always)]
     fn function<M: Memory>(&self, memory: &M, index: u32) -> Result<Option<Function>, Refusal> {
         let part = Part::Function(index);
@@ -262,7 +264,7 @@ impl Info {
         }))
     }
 
-    /// The counters of a function, by kind.
+    /// Returns the counters of a function, by kind.
     pub fn sets<'m, M: Memory>(
         &'m self,
         memory: &'m M,
@@ -278,13 +280,13 @@ impl Info {
                 None => return None,
             };
             active &= active.wrapping_sub(1);
-            // In case of an overflow, that is no address of a set, either.
+            // After an overflow, the value is not a valid address of a set, either.
             next = next.saturating_add(FUNCTION_SET);
             Some(set)
         })
     }
 
-    /// The set that these words are.
+    /// Makes the set from these words.
     #[inline(always)]
     fn set(words: [u64; 2], function: u32, index: u8, kind: Kind) -> Result<Set, Refusal> {
         let [count, address] = words;
@@ -323,14 +325,14 @@ pub(super) fn aligned(part: Part, address: u64) -> Result<(), Refusal> {
     }
 }
 
-/// The lower half.
+/// Returns the lower half.
 #[inline(always)]
 fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Numbers from bytes that are known to be there; 0 after them.
+/// Reads numbers from bytes that were checked; returns 0 after their end.
 struct Words<'b>(&'b [u8]);
 
 impl Words<'_> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The data of LLVM: its code tells the runtime of each file, function and set of counters, by calls.
+//! Coverage data of LLVM: compiled code reports each file, function and set of counters to the
+//! runtime by calls.
 //!
 //! ```text
 //! llvm_gcda_start_file(name, version, checksum)
@@ -10,8 +11,8 @@
 //! llvm_gcda_end_file()
 //! ```
 //!
-//! The file is one of GCC 4.8 or 11, as the version says, except that the summary comes last, and two zeros end it.
-//! GNU's `gcov` does not read it, `llvm-cov gcov` does.
+//! The file has the format of GCC 4.8 or 11, by its version, except that the summary is last, and
+//! two zeros end it. GNU's `gcov` does not read it, `llvm-cov gcov` does.
 
 use super::format::counters_len;
 use super::format::counters_tag;
@@ -35,20 +36,20 @@ use super::version::Unit;
 use super::version::Version;
 use super::write_buf::Output;
 
-/// A function that LLVM's code has told of.
+/// A function that LLVM's code has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlvmFunction {
-    /// What the first call says.
+    /// Identity, from the first call.
     pub identity: Identity,
-    /// How many counters it has, each of 8 bytes.
+    /// Number of its counters, each of 8 bytes.
     pub count: u32,
-    /// Where they are.
+    /// Address of the counters.
     pub address: u64,
 }
 
-/// A file that LLVM's code has told of, and that has been checked.
+/// A file that LLVM's code has reported, and that has been checked.
 ///
-/// The functions are the caller's to keep: what was checked has to be what is written.
+/// The caller keeps the functions: the written functions have to be the checked ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlvmFile {
     version: Version,
@@ -63,11 +64,11 @@ const LEN_BUT_FUNCTIONS: usize = 4 * (3 + 5 + 2);
 const LEN_OF_FUNCTION: usize = 4 * (5 + 2);
 
 impl LlvmFile {
-    /// Checks what the calls said.
+    /// Checks the arguments of the calls.
     ///
     /// # Errors
     ///
-    /// A reason for which it is not taken: nothing of it can be relied on then.
+    /// The reason for a refusal: none of the data is reliable then.
     pub fn check<M: Memory>(
         memory: &M,
         version: u32,
@@ -75,7 +76,7 @@ impl LlvmFile {
         functions: &[LlvmFunction],
     ) -> Result<Self, Refusal> {
         let version = Version::new(version);
-        // LLVM counts words, whatever it is asked for.
+        // LLVM counts words, for every requested version.
         let format = version.format().filter(|format| format.unit == Unit::Words);
         let format = format.ok_or(Refusal::Version(version))?;
         let n_functions = u32::try_from(functions.len()).unwrap_or(u32::MAX);
@@ -114,24 +115,25 @@ impl LlvmFile {
         })
     }
 
-    /// What the compiler says of itself.
+    /// Returns the compiler's version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Says to which notes (`.gcno`) the file belongs.
+    /// Returns the stamp, which identifies the notes (`.gcno`) of the file.
     pub fn stamp(&self) -> u32 {
         self.stamp
     }
 
-    /// The most bytes that the file can have.
+    /// Returns the maximum number of bytes of the file.
     pub fn max_len(&self) -> usize {
         self.max_len
     }
 
-    /// Writes the file to the start of `to`, for which [`Self::max_len`] bytes are enough. Returns its length.
+    /// Writes the file to the start of `to`, for which [`Self::max_len`] bytes are enough. Returns
+    /// its length.
     ///
-    /// As LLVM's own runtime writes it after one run.
+    /// The result is the same as from LLVM's own runtime after one run.
     pub fn write<M: Memory>(
         &self,
         memory: &M,

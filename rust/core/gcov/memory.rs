@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory that compilers put their data into, as the pure code sees it.
+//! Interface to the memory with the compilers' data, for the pure code.
 
 use super::version::MergeFunction;
 
-/// Memory that may not be read: no range that is allowed has all of it.
+/// Error for memory that must not be read: it is not inside of one allowed range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
-/// The kernel's memory, or that of a program, as far as an object may refer to it.
+/// Memory of the kernel, or of a program, to which an object may refer.
 ///
-/// The implementation knows the ranges that are allowed: the data of the module that the object belongs to, or of the
-/// kernel's image. It answers for every address, whatever it is. Numbers are little-endian.
+/// The implementation knows the allowed ranges: the data of the object's module, or of the kernel's
+/// image. It accepts every address. Numbers are little-endian.
 pub trait Memory {
-    /// Copies from `address` on. Other CPUs may change the memory meanwhile.
+    /// Copies from `address` on. Other CPUs may be changing the memory.
     fn copy(&self, address: u64, to: &mut [u8]) -> Result<(), Unreadable>;
 
-    /// Whether `len` bytes from `address` on may be read.
+    /// Returns true if `len` bytes from `address` on may be read.
     fn is_readable(&self, address: u64, len: u64) -> bool;
 
-    /// The function of the runtime at an address.
+    /// Returns the function of the runtime at an address.
     fn merge_function(&self, address: u64) -> Option<MergeFunction>;
 
-    /// The number of 32 bits at an address.
+    /// Reads the number of 32 bits at an address.
     fn u32(&self, address: u64) -> Result<u32, Unreadable> {
         let mut bytes = [0; 4];
         self.copy(address, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// The number of 64 bits at an address.
+    /// Reads the number of 64 bits at an address.
     #[inline]
     fn u64(&self, address: u64) -> Result<u64, Unreadable> {
         let [word] = self.words(address)?;
         Ok(word)
     }
 
-    /// Numbers of 64 bits, from `address` on.
+    /// Reads numbers of 64 bits, from `address` on.
     fn words<const N: usize>(&self, address: u64) -> Result<[u64; N], Unreadable> {
         let mut words = [0; N];
         let mut at = Some(address);
@@ -50,15 +50,16 @@ pub trait Memory {
         Ok(words)
     }
 
-    /// Copies numbers of 64 bits as [`Self::copy`] does, and says whether one of them is not 0.
+    /// Copies numbers of 64 bits as [`Self::copy`] does, and returns true if one of them is not 0.
     fn copy_counters(&self, address: u64, to: &mut [u8]) -> Result<bool, Unreadable> {
         self.copy(address, to)?;
         Ok(to.iter().any(|byte| *byte != 0))
     }
 
-    /// Copies the string at `address`, without the NUL at its end. `Ok(None)` if it does not fit.
+    /// Copies the string at `address`, without the NUL at its end. Returns `Ok(None)` if it does
+    /// not fit.
     ///
-    /// One call of [`Self::copy`] for each byte: for names, which are read once.
+    /// Calls [`Self::copy`] for each byte: for names, which are read once.
     fn string<'t>(&self, address: u64, to: &'t mut [u8]) -> Result<Option<&'t [u8]>, Unreadable> {
         let mut len: usize = 0;
         let mut at = address;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merges two `gcda` files of one object: of a module that was unloaded and is there again, of an object that is part
-//! of two modules, of two runs.
+//! Merges two `gcda` files of one object: of a module that was loaded again, of an object in two
+//! modules, of two runs.
 //!
-//! Counters are merged by their kind, as GCC's own runtime does when it finds a file in place. Mainline adds all of
-//! them: wrong for bits (conditions, paths, and what values had in common), for times, and for the values of lists
-//! and the like.
+//! Counters are merged by their kind, as by GCC's own runtime for an existing file. Mainline adds
+//! all of them, which is wrong for bits (conditions, paths, common bits of values), for times, and
+//! for the values of lists and the like.
 
 use super::counter_merge;
 use super::format::counters_len;
@@ -28,18 +28,18 @@ use super::write_buf::NoRoom;
 use super::write_buf::Output;
 use core::fmt;
 
-/// Why two files are not merged. Functions are counted from 0.
+/// Reason for which two files are not merged. Functions are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeError {
-    /// They are of different compilers.
+    /// The compilers differ.
     Version,
-    /// They are of different compilations.
+    /// The compilations differ.
     Stamp,
-    /// They are of different objects.
+    /// The objects differ.
     Checksum,
-    /// One has more functions than the other.
+    /// The numbers of functions differ.
     Functions,
-    /// The function is another one, or has other counters.
+    /// The functions with this index, or their counters, differ.
     Function(u32),
     /// The buffer is too small.
     NoRoom,
@@ -64,11 +64,11 @@ impl fmt::Display for MergeError {
     }
 }
 
-/// Writes a file with what is in two of them to the start of `to`, for which the length of both together is enough.
-/// Returns its length.
+/// Writes the merger of two files to the start of `to`, for which the length of both together is
+/// enough. Returns its length.
 ///
-/// Functions that are in one only are in the result, too. When a list is full, or two values compete for the same
-/// place, those of `a` count as the older ones.
+/// The result also has functions that only one file has. If a list is full, or two values compete
+/// for the same place, those of `a` count as the older ones.
 pub fn merge(a: &Gcda<'_>, b: &Gcda<'_>, to: &mut [u8]) -> Result<usize, MergeError> {
     if a.version() != b.version() {
         return Err(MergeError::Version);
@@ -154,7 +154,7 @@ fn merge_functions(
     }
 }
 
-/// The tag and the length of counters.
+/// Writes the tag and the length of counters.
 fn head(format: &Format, counters: &Counters<'_>, to: &mut Output<'_>) -> Result<(), MergeError> {
     let len = counters_len(format, counters.count).ok_or(MergeError::NoRoom)?;
     to.u32(counters_tag(counters.index))?;
@@ -186,7 +186,7 @@ fn merge_counters(
     }
     let (ours, theirs) = match (a.bytes, b.bytes) {
         (Some(ours), Some(theirs)) => (ours, theirs),
-        // Nothing of any kind comes from zeros.
+        // Merging with zeros changes no kind of counters.
         (Some(_), None) => return copy(format, a, to),
         (None, _) => return copy(format, b, to),
     };

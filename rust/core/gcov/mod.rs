@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Coverage: the data that compilers put into objects, and the files that `gcov`, `llvm-cov` and others read.
+//! Coverage: data that compilers put into objects, and files for `gcov`, `llvm-cov` and others.
 //!
-//! - [`Info`] is the `gcov_info` of an object that GCC compiled. [`Info::check`] reads it from [`Memory`], by the
-//!   layout of the version that it names: any of GCC 8 to 16. What does not fit is refused, with a [`Refusal`].
+//! - [`Info`] is the `gcov_info` of an object that GCC compiled. [`Info::check`] reads it from
+//!   [`Memory`], by the layout of the version that it names: any of GCC 8 to 16. Invalid data is
+//!   refused, with a [`Refusal`].
 //! - [`Info::write`] writes its `gcda` file.
-//! - [`LlvmFile`] is the same for an object that LLVM compiled, from what its code tells the runtime.
+//! - [`LlvmFile`] does both for an object that LLVM compiled, from the calls of its code to the
+//!   runtime.
 //! - [`Gcda::parse`] reads such a file, and [`merge`] merges two.
-//! - [`Profile`] writes a raw profile (`.profraw`) of the sections that source-based coverage has, and
+//! - [`Profile`] writes a raw profile (`.profraw`) of the sections of source-based coverage, and
 //!   [`merge_profiles`] merges two.
 //!
-//! Where mainline differs, which is built for one compiler: it writes 0 for the checksum, and every zero; it writes
-//! the addresses of lists; it relies on what is in memory, such as that each function is there and belongs to the
-//! object; and it adds all counters when it merges, whatever their kind.
+//! Differences of mainline, which is built for one compiler: it writes 0 for the checksum, and
+//! every zero. It writes the addresses of lists. It relies on the contents of memory, such as that
+//! each function is present and belongs to the object. It adds all counters of every kind when it
+//! merges.
 //!
-//! The engine checks an object when it is registered, and keeps the [`Info`]. To read it, it allocates
-//! [`Info::max_len`] bytes, calls [`Info::write`], and gives out the result in pieces: so what a reader gets is from one
-//! pass, and does not change between two reads. The same bytes are what is kept of a module that is unloaded:
-//! [`merge`] takes them and those of the module that is loaded again. To reset an object, the engine zeroes the
-//! [`Set`]s of each function.
+//! The engine checks an object when it is registered, and keeps the [`Info`]. To read it, the
+//! engine allocates [`Info::max_len`] bytes, calls [`Info::write`], and returns the result in
+//! pieces. So a reader gets the data of one pass, which does not change between two reads. For an
+//! unloaded module, the engine keeps the same bytes: [`merge`] takes them and those of the module
+//! that is loaded again. To reset an object, the engine zeroes the [`Set`]s of each function.
 //!
-//! Contexts: any. Nothing here allocates, locks or panics, whatever the memory or the bytes. It takes time in
+//! Contexts: any. Nothing here allocates, locks or panics, for any memory or bytes. The time is
+//! proportional to the size of an object, so the caller should be able to sleep.
 //! proportion to the size of an object, so the caller should be able to sleep.
 
 mod counter_merge;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Source-based coverage, which LLVM counts for Rust and C: sections of an image, written as a raw profile
-//! (`.profraw`) that `llvm-profdata` reads. Version 10 of the format, which LLVM 19 to 22 have, and with 22 rustc 1.96.
+//! Source-based coverage, which LLVM counts for Rust and C. Sections of an image are written as a
+//! raw profile (`.profraw`) that `llvm-profdata` reads. Version 10 of the format, of LLVM 19 to 22,
+//! and with 22 of rustc 1.96.
 //!
 //! ```text
 //! header of 16 words of 64 bits: magic, version, bytes of build ids, records, padding, counters, padding, bytes of
@@ -15,8 +16,9 @@
 //! __llvm_prf_names: names of functions
 //! ```
 //!
-//! After each section but the first it is padded to 8 bytes. As LLVM's own runtime writes it, but for addresses in
-//! the kernel, which are 0: those of functions, of values, and of the names. Coverage does not need them.
+//! Each section except the first is padded to 8 bytes. The result is the same as from LLVM's own
+//! runtime, except for kernel addresses, which are 0: of functions, of values, and of the names.
+//! Coverage does not need them.
 
 use super::memory::Memory;
 use super::memory::Unreadable;
@@ -24,17 +26,17 @@ use super::write_buf::NoRoom;
 use super::write_buf::Output;
 use core::fmt;
 
-/// The most bytes that a profile may have.
+/// Maximum number of bytes of a profile.
 pub const MAX_PROFILE: usize = 1 << 28;
 
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"\xfflprofr\x81");
-/// The version of the format.
+/// Version of the format.
 pub const PROFILE_VERSION: u64 = 10;
-/// The bits of the version that say how a profile came about.
+/// Bits of the version for variants of the profile.
 const VARIANTS: u64 = !0 << 32;
-/// Those among them that change nothing of the format: counters of LLVM's intermediate code, and where it has them.
+/// Variants with the same format: counters of LLVM's intermediate code, and their places.
 const KNOWN_VARIANTS: u64 = 0b1111 << 55;
-/// The kinds of values that there are.
+/// The last kind of values.
 const LAST_KIND: u64 = 2;
 
 pub(super) const HEADER_WORDS: usize = 16;
@@ -44,13 +46,13 @@ pub(super) const RECORD: usize = 64;
 /// A section of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Where it is.
+    /// Address.
     pub address: u64,
-    /// How many bytes it has.
+    /// Number of bytes.
     pub len: usize,
 }
 
-/// The sections of an image that a profile is made of.
+/// Sections of an image from which a profile is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sections {
     /// `__llvm_prf_data`
@@ -63,16 +65,16 @@ pub struct Sections {
     pub names: Section,
 }
 
-/// Why sections are no profile. Records are counted from 0.
+/// Reason for which sections are refused. Records are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileRefusal {
-    /// Not version 10 of the format, or a variant of it that is laid out in another way.
+    /// Not version 10 of the format, or a variant with another layout.
     Version(u64),
     /// A section is outside of the memory that belongs to the object.
     Unreadable,
     /// Records or counters are not at a multiple of 8 bytes.
     Misaligned,
-    /// There is a part of a record, or of a counter.
+    /// A record or a counter is incomplete.
     Incomplete,
     /// The record's counters are not in the section.
     Counters(usize),
@@ -116,13 +118,13 @@ impl fmt::Display for ProfileRefusal {
     }
 }
 
-/// A record of a function, as far as a profile depends on it.
+/// Fields of a function's record that a profile needs.
 pub(super) struct ProfileRecord {
     /// Hashes of the name and of the function.
     pub(super) hashes: [u64; 2],
-    /// How far the counters are from the record.
+    /// Distance of the counters from the record.
     pub(super) counters: u64,
-    /// How far the bits are from the record.
+    /// Distance of the bits from the record.
     pub(super) bits: u64,
     pub(super) n_counters: u32,
     pub(super) n_bits: u32,
@@ -173,7 +175,7 @@ impl ProfileRecord {
     }
 }
 
-/// Sections that have been checked.
+/// Checked sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     version: u64,
@@ -182,11 +184,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Checks the sections of an image, of which `version` is what its `__llvm_profile_raw_version` holds.
+    /// Checks the sections of an image; `version` is the value of its `__llvm_profile_raw_version`.
     ///
     /// # Errors
     ///
-    /// A reason for which they are not taken: nothing of them can be relied on then.
+    /// The reason for a refusal: none of the data is reliable then.
     pub fn check<M: Memory>(
         memory: &M,
         version: u64,
@@ -225,7 +227,7 @@ impl Profile {
             let mut bytes = [0; RECORD];
             memory.copy(at, &mut bytes)?;
             ProfileRecord::new(&bytes).check(index, at, &sections)?;
-            // It was readable up to its end.
+            // The memory was readable up to its end.
             at = at.wrapping_add(64);
         }
         Ok(Self {
@@ -235,17 +237,17 @@ impl Profile {
         })
     }
 
-    /// How many bytes the profile has, whatever the counters are.
+    /// Returns the number of bytes of the profile, which does not depend on the counters.
     pub fn file_len(&self) -> usize {
         self.len
     }
 
-    /// How many counters there are.
+    /// Returns the number of counters.
     pub fn counters(&self) -> usize {
         self.sections.counters.len / 8
     }
 
-    /// What becomes 0 when the profile is reset: the counters and the bits.
+    /// Returns the sections that a reset of the profile zeroes: the counters and the bits.
     pub fn resets(&self) -> [Section; 2] {
         [self.sections.counters, self.sections.bits]
     }
@@ -313,7 +315,7 @@ fn copy<'o, M: Memory>(
     Ok(place)
 }
 
-/// How far a section is from the records; 0 if there is nothing in it.
+/// Returns the distance of a section from the records; 0 for an empty section.
 fn distance(data: &Section, section: &Section) -> u64 {
     match section.len {
         0 => 0,
@@ -321,7 +323,7 @@ fn distance(data: &Section, section: &Section) -> u64 {
     }
 }
 
-/// What is missing to a multiple of 8 bytes.
+/// Returns the number of bytes that are missing to a multiple of 8.
 pub(super) fn padding(len: usize) -> usize {
     len.wrapping_neg() % 8
 }

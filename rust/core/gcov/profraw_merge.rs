@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merges two profiles of one image: of a module that was unloaded and is there again.
+//! Merges two profiles of one image: of a module that was loaded again.
 
 use super::profraw::padding;
 use super::profraw::ProfileRecord;
@@ -9,16 +9,16 @@ use super::profraw::MAGIC;
 use super::profraw::RECORD;
 use super::record::value;
 
-/// The profiles are not of the same image, or no profiles.
+/// Error for profiles of different images, or for bytes that are not a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfilesDiffer;
 
-/// The parts of a profile that [`Profile::write`](super::Profile::write) has written.
+/// Parts of a profile from [`Profile::write`](super::Profile::write).
 struct Parts {
     version: u64,
-    /// How far counters and bits were from the records, which may differ from one load to the next.
+    /// Distances of counters and bits from the records, which may differ from one load to the next.
     distances: [u64; 2],
-    /// Where each section ends, and where the next one starts.
+    /// End of each section, and start of the next one.
     data_end: usize,
     counters_end: usize,
     bits: usize,
@@ -60,7 +60,7 @@ impl Parts {
         })
     }
 
-    /// The records, each with where its counters and bits are in their sections.
+    /// Returns the records, each with the offsets of its counters and bits in their sections.
     fn records<'p>(&self, profile: &'p [u8]) -> impl Iterator<Item = ([u64; 4], [u32; 2])> + 'p {
         let header = HEADER_WORDS.saturating_mul(8);
         let data = profile.get(header..self.data_end).unwrap_or_default();
@@ -88,23 +88,23 @@ impl Parts {
     }
 }
 
-/// Whether these bytes are a profile, and not a file of `gcov`.
+/// Returns true if these bytes are a profile, and not a file of `gcov`.
 pub fn is_profile(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC.to_le_bytes())
 }
 
-/// The counters of a profile that [`Profile::write`](super::Profile::write) has written, in order.
+/// Returns the counters of a profile from [`Profile::write`](super::Profile::write), in order.
 pub fn profile_counters(profile: &[u8]) -> Option<impl Iterator<Item = u64> + '_> {
     let parts = Parts::of(profile)?;
     let counters = profile.get(parts.data_end..parts.counters_end)?;
     Some(counters.chunks_exact(8).map(value))
 }
 
-/// Puts these counters in the place of those of a profile.
+/// Replaces the counters of a profile.
 ///
 /// # Errors
 ///
-/// It is no profile, or has another number of counters.
+/// The bytes are not a profile, or have another number of counters.
 pub fn set_profile_counters(profile: &mut [u8], counters: &[u64]) -> Result<(), ProfilesDiffer> {
     let parts = Parts::of(profile).ok_or(ProfilesDiffer)?;
     let places = profile.get_mut(parts.data_end..parts.counters_end);
@@ -118,12 +118,14 @@ pub fn set_profile_counters(profile: &mut [u8], counters: &[u64]) -> Result<(), 
     Ok(())
 }
 
-/// The names of a profile's functions, as the image or module has them. `None` if it is no profile.
+/// Returns the names of a profile's functions, as the image or module has them. Returns `None` if
+/// the bytes are not a profile.
 pub fn profile_names(profile: &[u8]) -> Option<&[u8]> {
     Parts::of(profile).map(|parts| parts.names(profile))
 }
 
-/// Merges the counts of the profile `from` into those of `to`: counters add up, bits are set that are in either.
+/// Merges the counts of the profile `from` into those of `to`: adds counters, and sets the bits of
+/// either.
 pub fn merge_profiles(to: &mut [u8], from: &[u8]) -> Result<(), ProfilesDiffer> {
     let (ours, theirs) = match (Parts::of(to), Parts::of(from)) {
         (Some(ours), Some(theirs)) => (ours, theirs),

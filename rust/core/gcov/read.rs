@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reads `gcda` files: those of any version that we know, of GCC and of LLVM.
+//! Reads `gcda` files of every known version, of GCC and of LLVM.
 
 use super::format::FUNCTION_WORDS;
 use super::format::MAGIC;
@@ -15,20 +15,20 @@ use super::version::Format;
 use super::version::Version;
 use core::fmt;
 
-/// Why bytes are not a `gcda` file, with the offset of the record that is to blame.
+/// Reason for which bytes are not a `gcda` file, with the offset of the faulty record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// Not a `gcda` file.
     Magic,
     /// The numbers of the file are big-endian.
     BigEndian,
-    /// Not a version that we know.
+    /// The version is unknown.
     Version(Version),
     /// The file ends within the record.
     Truncated(usize),
-    /// The length is not one that the record can have.
+    /// The length is invalid for the record.
     Length(usize),
-    /// The record is none that such a file has, or not in this place.
+    /// The record is unknown, or in the wrong place.
     Tag(usize),
 }
 
@@ -45,16 +45,16 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// What a file says about runs.
+/// Summary of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many there were.
+    /// Number of runs.
     pub runs: u32,
-    /// The largest counter of each of them, added up.
+    /// Sum of the largest counter of each run.
     pub sum_max: u32,
 }
 
-/// A `gcda` file that has been checked as a whole.
+/// A `gcda` file that has been checked completely.
 #[derive(Clone, Copy, Debug)]
 pub struct Gcda<'b> {
     version: Version,
@@ -62,9 +62,9 @@ pub struct Gcda<'b> {
     stamp: u32,
     checksum: u32,
     summary: Option<Summary>,
-    /// All from the first record on.
+    /// The file from the first record on.
     records: &'b [u8],
-    /// Zeros at the end.
+    /// Number of zeros at the end.
     end: usize,
 }
 
@@ -104,7 +104,7 @@ impl<'b> Gcda<'b> {
     /// Checks the records, and finds the summary and the end.
     fn check(&mut self, header: usize) -> Result<(), Malformed> {
         let mut rest = self.records;
-        // The kinds of counters that may come: of a function that is there.
+        // Kinds of counters that may follow: of a function that is present.
         let mut allowed = 0..0;
         while !rest.is_empty() {
             let left = rest.len();
@@ -156,37 +156,37 @@ impl<'b> Gcda<'b> {
         Ok(())
     }
 
-    /// What the compiler said of itself.
+    /// Returns the compiler's version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// How its files are laid out.
+    /// Returns the layout of the file.
     pub fn format(&self) -> &'static Format {
         self.format
     }
 
-    /// Says to which notes (`.gcno`) the file belongs.
+    /// Returns the stamp, which identifies the notes (`.gcno`) of the file.
     pub fn stamp(&self) -> u32 {
         self.stamp
     }
 
-    /// A checksum of the object; 0 before GCC 12, which has none.
+    /// Returns the checksum of the object; 0 before GCC 12, which has none.
     pub fn checksum(&self) -> u32 {
         self.checksum
     }
 
-    /// What it says about runs, since GCC 9.
+    /// Returns the summary of runs, since GCC 9.
     pub fn summary(&self) -> Option<Summary> {
         self.summary
     }
 
-    /// How many zeros it ends with: of GCC 4, of LLVM 8.
+    /// Returns the number of zeros at its end: 4 bytes of GCC, 8 of LLVM.
     pub(super) fn end(&self) -> usize {
         self.end
     }
 
-    /// What it says about each function.
+    /// Returns the records of functions.
     pub fn functions(&self) -> Records<'b> {
         Records::new(self.format, self.records)
     }

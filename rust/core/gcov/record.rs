@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The records of a `gcda` file.
+//! Records of a `gcda` file.
 
 use super::format::counters_index;
 use super::format::counters_len;
@@ -10,41 +10,41 @@ use super::topn::are_lists;
 use super::version::Format;
 use super::version::Kind;
 
-/// What a file says about a function.
+/// Record of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'b> {
-    /// Which function it is. `None` if it was not in the object that wrote the file.
+    /// Identity of the function. `None` if the object that wrote the file did not have it.
     pub identity: Option<Identity>,
     format: &'static Format,
     sets: &'b [u8],
 }
 
-/// What identifies a function.
+/// Identity of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number in the object.
+    /// Number in the object.
     pub ident: u32,
-    /// A checksum of its name and lines.
+    /// Checksum of its name and lines.
     pub lineno_checksum: u32,
-    /// A checksum of its control flow.
+    /// Checksum of its control flow.
     pub cfg_checksum: u32,
 }
 
 /// Counters of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Counters<'b> {
-    /// The index of their kind.
+    /// Index of their kind.
     pub index: u8,
-    /// How they are merged.
+    /// Kind, which determines how they are merged.
     pub kind: Kind,
-    /// How many they are.
+    /// Number of counters.
     pub count: u32,
-    /// Their bytes. `None` if they are all zero, and left out.
+    /// Bytes of the counters. `None` if all are zero, and left out.
     pub bytes: Option<&'b [u8]>,
 }
 
 impl<'b> Counters<'b> {
-    /// Their values.
+    /// Returns the values.
     pub fn values(&self) -> impl Iterator<Item = u64> + 'b {
         let zeros = match self.bytes {
             Some(_) => 0,
@@ -56,14 +56,14 @@ impl<'b> Counters<'b> {
     }
 }
 
-/// The number that eight bytes are.
+/// Converts eight bytes to a number.
 pub(super) fn value(bytes: &[u8]) -> u64 {
     let bytes = bytes.try_into().unwrap_or([0; COUNTER]);
     u64::from_le_bytes(bytes)
 }
 
 impl<'b> Record<'b> {
-    /// The counters of the function, by kind.
+    /// Returns the counters of the function, by kind.
     pub fn sets(&self) -> Sets<'b> {
         Sets {
             format: self.format,
@@ -72,7 +72,7 @@ impl<'b> Record<'b> {
     }
 }
 
-/// The functions of a [`Gcda`](super::Gcda).
+/// Iterator over the functions of a [`Gcda`](super::Gcda).
 #[derive(Clone, Debug)]
 pub struct Records<'b> {
     format: &'static Format,
@@ -80,7 +80,7 @@ pub struct Records<'b> {
 }
 
 impl<'b> Records<'b> {
-    /// The functions of records that have been checked.
+    /// Makes an iterator over checked records.
     pub(super) fn new(format: &'static Format, records: &'b [u8]) -> Self {
         Self {
             format,
@@ -93,7 +93,7 @@ impl<'b> Iterator for Records<'b> {
     type Item = Record<'b>;
 
     fn next(&mut self) -> Option<Record<'b>> {
-        // Summaries are passed over.
+        // Summaries are skipped.
         let data = loop {
             let raw = take_record(self.format, &mut self.rest)?;
             if raw.tag == TAG_FUNCTION {
@@ -130,7 +130,7 @@ impl<'b> Iterator for Records<'b> {
     }
 }
 
-/// The counters of a [`Record`].
+/// Iterator over the counters of a [`Record`].
 #[derive(Clone, Debug)]
 pub struct Sets<'b> {
     format: &'static Format,
@@ -145,22 +145,22 @@ impl<'b> Iterator for Sets<'b> {
     }
 }
 
-/// A record as it is in the file.
+/// A record as in the file.
 pub(super) struct Raw<'b> {
     pub(super) tag: u32,
     /// Bytes.
     len: u32,
-    /// `None` if the length is negative, which says that there are none.
+    /// `None` for a negative length, which means that there are none.
     pub(super) data: Option<&'b [u8]>,
 }
 
 impl<'b> Raw<'b> {
-    /// How many words it has.
+    /// Returns the number of words.
     pub(super) fn words(&self) -> Option<u32> {
         self.data.map(|_| self.len / 4)
     }
 
-    /// The counters that it has, if it is a record of counters of the format.
+    /// Returns the counters, if this is a record of counters of the format.
     pub(super) fn counters(&self, format: &Format) -> Option<Counters<'b>> {
         let index = counters_index(self.tag)?;
         let kind = format.kinds.get(usize::from(index))?;
@@ -172,8 +172,8 @@ impl<'b> Raw<'b> {
         })
     }
 
-    /// Whether its length is one that such counters have, and that can be written again: the smallest of the negative
-    /// lengths is that of no counters.
+    /// Returns true if the length is valid for such counters, and can be written again. The
+    /// smallest negative length is not valid.
     pub(super) fn fits(&self, format: &Format, counters: &Counters<'_>) -> bool {
         counters_len(format, counters.count).is_some()
             && match (counters.kind, self.len % 8) {
@@ -184,14 +184,15 @@ impl<'b> Raw<'b> {
     }
 }
 
-/// Takes a number from the start of bytes.
+/// Takes a number from the start of `bytes`.
 pub(super) fn take_word(bytes: &mut &[u8]) -> Option<u32> {
     let (word, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(u32::from_le_bytes(*word))
 }
 
-/// Takes a record from the start of bytes. `None` if it does not fit. What a tag of 0 starts has no length.
+/// Takes a record from the start of `bytes`. Returns `None` if it does not fit. A tag of 0 has no
+/// length.
 pub(super) fn take_record<'b>(format: &Format, bytes: &mut &'b [u8]) -> Option<Raw<'b>> {
     let mut rest = *bytes;
     let tag = take_word(&mut rest)?;
@@ -204,7 +205,7 @@ pub(super) fn take_record<'b>(format: &Format, bytes: &mut &'b [u8]) -> Option<R
         });
     }
     let len = take_word(&mut rest)?;
-    // A negative length is that of counters which are all zero, and not there.
+    // A negative length stands for counters that are all zero, and left out.
     let absent = format.omits_zeros && i32::try_from(len).is_err() && counters_index(tag).is_some();
     let units = if absent { len.wrapping_neg() } else { len };
     let len = format.unit.words(units)?.checked_mul(4)?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why an object's data are not taken.
+//! Reasons for which an object's data is refused.
 
 use super::memory::Unreadable;
 use super::version::Version;
 use core::fmt;
 
-/// A part of what a compiler puts into an object.
+/// Part of the data that a compiler puts into an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The `gcov_info`.
@@ -21,20 +21,20 @@ pub enum Part {
     Counters(u32),
 }
 
-/// Why an object is refused. Functions are counted from 0, in the order of the object.
+/// Reason for which an object is refused. Functions are counted from 0, in the order of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not a version whose layout we know.
+    /// The layout of the version is unknown.
     Version(Version),
     /// A part lies outside of the memory that belongs to the object.
     Unreadable(Part),
     /// A part is not at a multiple of 8 bytes.
     Misaligned(Part),
-    /// The function that merges the counters of this index is not the one of their kind.
+    /// The merge function of the counters with this index does not belong to their kind.
     MergeFunction(u8),
     /// More functions than [`MAX_FUNCTIONS`](super::MAX_FUNCTIONS).
     TooManyFunctions(u32),
-    /// The function's key is the address of nothing that looks like a `gcov_info`.
+    /// The function's key is not the address of a plausible `gcov_info`.
     Key(u32),
     /// The function has counters, but no address of them.
     NoCounters(u32),
@@ -42,11 +42,12 @@ pub enum Refusal {
     Incomplete(u32),
     /// The file would have more than [`MAX_BYTES`](super::MAX_BYTES).
     TooLarge,
-    /// The buffer is too small: the object is not as it was when it was checked, or the caller was wrong.
+    /// The buffer is too small: the object has changed since it was checked, or the caller was
+    /// wrong.
     NoRoom,
 }
 
-/// Says which part a failed access was for.
+/// Attaches the part to a failed access.
 pub(super) fn reading<T>(part: Part, result: Result<T, Unreadable>) -> Result<T, Refusal> {
     result.map_err(|Unreadable| Refusal::Unreadable(part))
 }

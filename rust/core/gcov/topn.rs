@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values that were seen most often, since GCC 11: in a file each is a total, a length, and as many pairs of a value
-//! and its count.
+//! Most frequent values, since GCC 11. In a file each list is a total, a length, and as many pairs
+//! of a value and its count.
 
 use super::format::COUNTER;
 use super::record::value;
 use super::write_buf::NoRoom;
 use super::write_buf::Output;
 
-/// The most values that GCC keeps of a list.
+/// Maximum number of values that GCC keeps in a list.
 const MAX_VALUES: usize = 32;
 
 /// A list of a file.
 pub(super) struct List<'b> {
-    /// How many values were seen; negative if some of them are in no list.
+    /// Number of values that were seen; negative if some of them are in no list.
     total: i64,
     pairs: &'b [u8],
 }
 
-/// A value and how often it was seen.
+/// A value and its count.
 #[derive(Clone, Copy)]
 struct Pair {
     value: u64,
     count: u64,
 }
 
-/// Takes a list from the start of bytes.
+/// Takes a list from the start of `bytes`.
 pub(super) fn take_list<'b>(bytes: &mut &'b [u8]) -> Option<List<'b>> {
     let (total, rest) = bytes.split_first_chunk::<COUNTER>()?;
     let (len, rest) = rest.split_first_chunk::<COUNTER>()?;
@@ -38,7 +38,7 @@ pub(super) fn take_list<'b>(bytes: &mut &'b [u8]) -> Option<List<'b>> {
     })
 }
 
-/// Whether bytes are lists.
+/// Returns true if the bytes are lists.
 pub(super) fn are_lists(mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         if take_list(&mut bytes).is_none() {
@@ -60,11 +60,11 @@ impl List<'_> {
     }
 }
 
-/// The values of several lists.
+/// Values of several lists.
 struct Merged {
     pairs: [Pair; MAX_VALUES],
     len: usize,
-    /// A value was dropped.
+    /// True if a value was dropped.
     full: bool,
 }
 
@@ -80,7 +80,8 @@ impl Merged {
             self.len = self.len.saturating_add(1);
             return;
         }
-        // As GCC has it: the rarest value becomes rarer, and gives its place to one that is more frequent then.
+        // As in GCC: the rarest value becomes rarer, and is replaced by one that is more frequent
+        // then.
         self.full = true;
         if let Some(rarest) = self.pairs.iter_mut().min_by_key(|pair| pair.count) {
             rarest.count = rarest.count.saturating_sub(1);
@@ -91,7 +92,7 @@ impl Merged {
     }
 }
 
-/// Writes a list with the values of two.
+/// Writes a list with the values of both lists.
 pub(super) fn merge(a: &List<'_>, b: &List<'_>, to: &mut Output<'_>) -> Result<(), NoRoom> {
     let mut merged = Merged {
         pairs: [Pair { value: 0, count: 0 }; MAX_VALUES],

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a version word says: which compiler, which counters, how lengths are counted.
+//! Version words: the compiler, its counters, and the unit of its lengths.
 
 use core::fmt;
 
-/// The word with which a compiler says what it wrote: a letter and a digit for the major version (`B2`: 12), a digit
-/// for the minor one, and `*` for a release.
+/// Version word of a compiler: a letter and a digit for the major version (`B2`: 12), a digit for
+/// the minor one, and `*` for a release.
 ///
 /// LLVM writes the word of a GCC whose format it follows: `408*` until LLVM 19, `B11*` since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u32);
 
 impl Version {
-    /// `408*`, which is LLVM's: a `gcov_info` of GCC 4.8 is not supported.
+    /// `408*`, LLVM's word: a `gcov_info` of GCC 4.8 is not supported.
     pub const LLVM: Self = Self::of(b"408*");
 
-    /// The word as it is in memory and in files.
+    /// Makes a version from the word in memory or in a file.
     pub const fn new(word: u32) -> Self {
         Self(word)
     }
@@ -24,12 +24,12 @@ impl Version {
         Self(u32::from_be_bytes(*text))
     }
 
-    /// The word as a number.
+    /// Returns the word as a number.
     pub const fn word(self) -> u32 {
         self.0
     }
 
-    /// The major version of GCC, if the word is one of GCC 8 or later.
+    /// Returns the major version of GCC, if the word is one of GCC 8 or later.
     pub fn gcc(self) -> Option<u32> {
         let [letter, digit, minor, _] = self.0.to_be_bytes();
         if !letter.is_ascii_uppercase() || !digit.is_ascii_digit() || !minor.is_ascii_digit() {
@@ -40,7 +40,7 @@ impl Version {
         tens.checked_mul(10)?.checked_add(ones)
     }
 
-    /// How files of this version are laid out. `None` if we do not know.
+    /// Returns the layout of files of this version, or `None` if it is unknown.
     pub fn format(self) -> Option<&'static Format> {
         if self == Self::LLVM {
             return Some(&LLVM);
@@ -69,7 +69,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// The functions of GCC's runtime that merge counters. A `gcov_info` names one for each kind of counter that it has.
+/// Functions of GCC's runtime that merge counters. A `gcov_info` names one for each kind of its
+/// counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeFunction {
     /// `__gcov_merge_add`
@@ -86,28 +87,28 @@ pub enum MergeFunction {
     TopN,
 }
 
-/// How counters of one kind are merged, which says what they mean.
+/// Kind of counters, which determines their meaning and their merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Numbers that add up: executions of arcs, histograms, sums.
     Add,
-    /// Sets of bits: what values had in common, outcomes of conditions, paths.
+    /// Sets of bits: common bits of values, outcomes of conditions, paths.
     Or,
-    /// The first time at which a function ran; 0 if it did not.
+    /// Time of the first call of a function; 0 if it was not called.
     Earliest,
-    /// Three counters each: a value, how much more often than others it was seen, how often any was.
+    /// Three counters each: a value, its lead over other values, the number of all.
     Single,
-    /// Nine counters each: how many values were dropped, then four values with their counts.
+    /// Nine counters each: the number of dropped values, then four values with their counts.
     TopCalls,
-    /// Nine counters each: how many values were seen, then four values with their counts.
+    /// Nine counters each: the number of values seen, then four values with their counts.
     TopFour,
-    /// Three counters each in memory: how many values were seen, the length of a list, and its address. In a file the
-    /// list follows in place of its address.
+    /// Three counters each in memory: the number of values seen, the length of a list, and its
+    /// address. In a file the list replaces its address.
     TopList,
 }
 
 impl Kind {
-    /// The function that a `gcov_info` names for it.
+    /// Returns the merge function that a `gcov_info` names for it.
     pub fn function(self) -> MergeFunction {
         match self {
             Self::Add => MergeFunction::Add,
@@ -119,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// How many counters belong together in memory.
+    /// Returns the number of counters that belong together in memory.
     pub(super) const fn group(self) -> u32 {
         match self {
             Self::Add | Self::Or | Self::Earliest => 1,
@@ -129,7 +130,7 @@ impl Kind {
     }
 }
 
-/// What the length of a record counts.
+/// Unit of the length of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Words of 32 bits: until GCC 11, and always in LLVM.
@@ -139,7 +140,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The length of so many words.
+    /// Returns the length of `words` words.
     #[inline]
     pub(super) const fn of_words(self, words: u32) -> u32 {
         match self {
@@ -149,7 +150,7 @@ impl Unit {
         }
     }
 
-    /// How many words have a length.
+    /// Returns the number of words for a length.
     pub(super) const fn words(self, len: u32) -> Option<u32> {
         match (self, len % 4) {
             (Self::Words, _) => Some(len),
@@ -159,20 +160,20 @@ impl Unit {
     }
 }
 
-/// How the files and the memory of a version are laid out.
+/// Layout of the files and the memory of a version.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Format {
-    /// The kinds of counters, by index.
+    /// Kinds of counters, by index.
     pub kinds: &'static [Kind],
-    /// Whether a checksum follows the stamp.
+    /// True if a checksum follows the stamp.
     pub checksum: bool,
-    /// What lengths count.
+    /// Unit of lengths.
     pub unit: Unit,
-    /// Whether a set of counters that are all zero is written as its negative length alone.
+    /// True if a set of counters that are all zero is written as its negative length alone.
     pub omits_zeros: bool,
 }
 
-/// The most kinds of counters that any version has.
+/// Maximum number of kinds of counters of any version.
 pub const MAX_KINDS: usize = 10;
 
 const GCC_8: Format = Format {

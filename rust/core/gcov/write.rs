@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes what is in memory as a `gcda` file.
+//! Writes the data in memory as a `gcda` file.
 //!
-//! Counters are copied once, from where they are into the place that they have in the file; whether they are all zero
-//! is seen from the copy. So the file fits together, whatever other CPUs count meanwhile, and has at most
-//! [`Info::max_len`] bytes.
+//! Each counter is copied once, to its place in the file. The copy shows if all are zero. So the
+//! file is consistent although other CPUs are counting, and has at most [`Info::max_len`] bytes.
 
 use super::format::counters_len;
 use super::format::counters_tag;
@@ -31,10 +30,11 @@ impl From<NoRoom> for Refusal {
 }
 
 impl Info {
-    /// Writes the file of the object to the start of `to`, for which [`Self::max_len`] bytes are enough. Returns its
-    /// length.
+    /// Writes the file of the object to the start of `to`, for which [`Self::max_len`] bytes are
+    /// enough. Returns its length.
     ///
-    /// As GCC's own runtime writes it, but without the summary of runs: a kernel has none.
+    /// The result is the same as from GCC's own runtime, except for the summary of runs, which a
+    /// kernel does not have.
     pub fn write<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, Refusal> {
         let format = self.format();
         let mut to = Output::new(to);
@@ -75,7 +75,7 @@ impl Info {
             to.words([counters_tag(set.index), len])?;
             let start = to.len();
             let is_zero = !copy(memory, index, &set, to)?;
-            // The length of lists is always said: GCC does it so, too.
+            // Lists always have a length: as in GCC.
             if format.omits_zeros && is_zero && set.kind != Kind::TopList {
                 to.truncate(start.saturating_sub(8));
                 to.words([counters_tag(set.index), len.wrapping_neg()])?;
@@ -85,7 +85,7 @@ impl Info {
     }
 }
 
-/// Copies counters of the function with an index. Whether one of them is not 0.
+/// Copies counters of the function with an index. Returns true if one of them is not 0.
 #[inline(always)]
 fn copy<M: Memory>(
     memory: &M,
@@ -105,10 +105,10 @@ fn copy<M: Memory>(
     }
 }
 
-/// How many values were seen, and no list of them.
+/// Copies the number of values seen, with an empty list.
 ///
-/// Its elements would be allocated by functions of the runtime that no kernel has, so that the lists of a kernel are
-/// empty. What there is in place of an address is not followed, and not shown.
+/// The elements would be allocated by runtime functions that no kernel has, so the lists of a
+/// kernel are empty. The word in the place of an address is neither followed nor shown.
 #[cold]
 fn copy_lists<M: Memory>(
     memory: &M,

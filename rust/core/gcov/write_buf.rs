@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A buffer that is written from its start on.
+//! A buffer that is written from its start.
 
-/// The buffer has no room left.
+/// Error for a full buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoRoom;
 
-/// A caller's buffer, and how much of it has been written.
+/// A caller's buffer, and the number of bytes written.
 pub(super) struct Output<'t> {
     to: &'t mut [u8],
     len: usize,
@@ -17,17 +17,17 @@ impl<'t> Output<'t> {
         Self { to, len: 0 }
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Forgets what was written after the first `len` bytes.
+    /// Drops the bytes after the first `len`.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// The next `len` bytes, for the caller to fill.
+    /// Returns the next `len` bytes, for the caller to fill.
     #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&mut [u8], NoRoom> {
         let start = self.len;
@@ -57,7 +57,7 @@ impl<'t> Output<'t> {
         self.bytes(&value.to_le_bytes())
     }
 
-    /// Numbers, one after the other.
+    /// Writes numbers, one after the other.
     #[inline]
     pub(super) fn words<const N: usize>(&mut self, words: [u32; N]) -> Result<(), NoRoom> {
         let places = self.take(N.saturating_mul(4))?.chunks_exact_mut(4);
@@ -67,7 +67,7 @@ impl<'t> Output<'t> {
         Ok(())
     }
 
-    /// Writes a number over what was written at an offset.
+    /// Overwrites the number at an offset.
     pub(super) fn replace_u32(&mut self, at: usize, value: u32) -> Result<(), NoRoom> {
         let end = at.checked_add(4).filter(|end| *end <= self.len);
         let place = end.and_then(|end| self.to.get_mut(at..end));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hook registry's bookkeeping: the hooks, their exits, the order of the exits, and which of
-//! them are armed.
+//! Bookkeeping of the hook registry: the hooks, their exits, the order and the states of the exits.
 //!
 //! Contexts: any that the caller's [`Lists`] allow; callers serialise. It allocates only through
 //! [`Lists`].

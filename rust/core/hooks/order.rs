@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The order in which the exits of a hook are called.
+//! Order in which the exits of a hook are called.
 
-/// Where an exit has to be in the order.
+/// Priority of an exit in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Before all others.
@@ -11,25 +11,25 @@ pub enum Priority {
     Last,
     /// The only exit of its hook.
     Only,
-    /// After those without a priority that were registered earlier.
+    /// After exits without a priority that were registered earlier.
     Unspecified,
-    /// Before those without a priority that were registered earlier.
+    /// Before exits without a priority that were registered earlier.
     UnspecifiedLifo,
 }
 
-/// Why there is no position for an exit.
+/// Reason for which an exit has no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The hook has an exit, and that one or the new one has to be the only one.
+    /// The hook has an exit, and one of the two has to be the only one.
     Hook,
-    /// There is a first exit.
+    /// The hook has a first exit.
     First,
-    /// There is a last exit.
+    /// The hook has a last exit.
     Last,
 }
 
-/// The position of a new exit among the existing ones, in their order. An `exclusive` hook has only
-/// one exit.
+/// Returns the position of a new exit among the existing ones, in their order. An `exclusive` hook
+/// has only one exit.
 pub fn position(
     there: impl Iterator<Item = Priority> + Clone,
     new: Priority,

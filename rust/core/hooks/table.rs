@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hooks, their exits, and what may be done with them.
+//! Table of hooks and exits, with its operations.
 
 use super::order::position;
 use super::order::Priority;
 use super::order::Taken;
 
-/// There was no memory.
+/// Error for a failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// A list that grows.
+/// A growing list.
 pub trait List<T> {
-    /// An empty one.
+    /// Makes an empty list.
     fn new() -> Self;
     /// Makes room for `more` elements.
     fn reserve(&mut self, more: usize) -> Result<(), NoMemory>;
@@ -20,13 +20,13 @@ pub trait List<T> {
     fn insert(&mut self, at: usize, item: T) -> Result<(), NoMemory>;
     /// Removes an element.
     fn remove(&mut self, at: usize) -> Option<T>;
-    /// The elements.
+    /// Returns the elements.
     fn as_slice(&self) -> &[T];
-    /// The elements.
+    /// Returns the elements.
     fn as_mut_slice(&mut self) -> &mut [T];
 }
 
-/// The kind of lists that are used: the kernel's is not the host's.
+/// Kind of lists: the kernel's differs from the host's.
 pub trait Lists {
     /// A list of `T`.
     type Of<T>: List<T>;
@@ -39,40 +39,40 @@ pub enum State {
     Disarmed,
     /// Registered and called.
     Armed,
-    /// It was armed and has disarmed itself: it is no longer called, but its hook still knows it.
+    /// Disarmed by itself: it is not called, but its hook still has it.
     Spent,
     /// Registered on a hook that has been deleted.
     Detached,
-    /// No longer registered.
+    /// Deregistered.
     Gone,
 }
 
-/// What can be done with a list of exits.
+/// Operation on a list of exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Call them.
+    /// Arms them.
     Arm,
-    /// Stop calling them.
+    /// Disarms them.
     Disarm,
-    /// Remove them.
+    /// Deregisters them.
     Deregister,
 }
 
-/// Why nothing was done with a list.
+/// Reason for refusing an operation on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// There is no exit with this number.
+    /// No exit has this number.
     Unregistered,
-    /// The exit's hook is gone.
+    /// The exit's hook has been deleted.
     Detached,
 }
 
-/// Why an exit was not registered, or a hook not identified.
+/// Reason for refusing the registration of an exit or a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The order does not allow it.
     Taken(Taken),
-    /// There is no such hook.
+    /// The hook does not exist.
     NoHook,
     /// No memory.
     NoMemory,
@@ -85,7 +85,7 @@ impl From<NoMemory> for Refused {
 }
 
 impl State {
-    /// The state after `op`.
+    /// Returns the state after `op`.
     fn after(self, op: Op) -> Result<Self, Denied> {
         match (self, op) {
             (Self::Gone, _) => Err(Denied::Unregistered),
@@ -100,9 +100,9 @@ impl State {
 
 /// A registered exit. `E` is the caller's data for it.
 pub struct Exit<E> {
-    /// Its number, which is never used for another exit.
+    /// Number, which is never used for another exit.
     pub id: usize,
-    /// Where it has to be in the order.
+    /// Priority in the order.
     pub priority: Priority,
     state: State,
     next: State,
@@ -111,12 +111,12 @@ pub struct Exit<E> {
 }
 
 impl<E> Exit<E> {
-    /// Its state.
+    /// Returns the state.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Its state after the change that is staged.
+    /// Returns the state after the staged change.
     pub fn next(&self) -> State {
         self.next
     }
@@ -124,7 +124,7 @@ impl<E> Exit<E> {
 
 /// A hook. `H` is the caller's data for it.
 pub struct Hook<L: Lists, H, E> {
-    /// Its number, which is never used for another hook.
+    /// Number, which is never used for another hook.
     pub id: usize,
     exclusive: bool,
     exits: L::Of<Exit<E>>,
@@ -133,25 +133,25 @@ pub struct Hook<L: Lists, H, E> {
 }
 
 impl<L: Lists, H, E> Hook<L, H, E> {
-    /// All exits, in the order in which they are called.
+    /// Returns all exits, in the order of their calls.
     pub fn exits(&self) -> &[Exit<E>] {
         self.exits.as_slice()
     }
 
-    /// The same, to change the caller's data in them.
+    /// Returns all exits, to change the caller's data in them.
     pub fn exits_mut(&mut self) -> &mut [Exit<E>] {
         self.exits.as_mut_slice()
     }
 
-    /// Whether the staged change has an effect: an exit that has disarmed itself is not called
-    /// anyway.
+    /// Returns true if the staged change has an effect: an exit that has disarmed itself is not
+    /// called anyway.
     pub fn is_visible(&self) -> bool {
         let armed = |state| state == State::Armed;
         let mut exits = self.exits().iter();
         exits.any(|e| armed(e.state) != armed(e.next))
     }
 
-    /// Whether the staged change alters what the hook calls.
+    /// Returns true if the staged change alters the hook's target.
     pub fn is_staged(&self) -> bool {
         let known = |state| matches!(state, State::Armed | State::Spent);
         let mut exits = self.exits().iter();
@@ -174,7 +174,7 @@ pub struct Table<L: Lists, H, E> {
 }
 
 impl<L: Lists, H, E> Table<L, H, E> {
-    /// An empty one.
+    /// Makes an empty table.
     pub fn new() -> Self {
         Self {
             hooks: List::new(),
@@ -183,47 +183,47 @@ impl<L: Lists, H, E> Table<L, H, E> {
         }
     }
 
-    /// The hooks, in the order in which they were identified.
+    /// Returns the hooks, in the order of their registration.
     pub fn hooks(&self) -> &[Hook<L, H, E>] {
         self.hooks.as_slice()
     }
 
-    /// The same.
+    /// Returns the hooks.
     pub fn hooks_mut(&mut self) -> &mut [Hook<L, H, E>] {
         self.hooks.as_mut_slice()
     }
 
-    /// How many exits are registered.
+    /// Returns the number of registered exits.
     pub fn len(&self) -> usize {
         let on_hooks = self.hooks().iter().map(|h| h.exits().len());
         on_hooks.sum::<usize>() + self.orphans.as_slice().len()
     }
 
-    /// Whether no exit is registered.
+    /// Returns true if no exit is registered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All exits.
+    /// Returns all exits.
     pub fn exits(&self) -> impl Iterator<Item = &Exit<E>> {
         let on_hooks = self.hooks().iter().flat_map(|h| h.exits());
         on_hooks.chain(self.orphans.as_slice())
     }
 
-    /// All exits.
+    /// Returns all exits.
     pub fn exits_mut(&mut self) -> impl Iterator<Item = &mut Exit<E>> {
         let on_hooks = self.hooks.as_mut_slice().iter_mut();
         let on_hooks = on_hooks.flat_map(|h| h.exits.as_mut_slice());
         on_hooks.chain(self.orphans.as_mut_slice())
     }
 
-    /// The exit with this number.
+    /// Returns the exit with this number.
     pub fn exit_mut(&mut self, id: usize) -> Option<&mut Exit<E>> {
         self.exits_mut().find(|e| e.id == id)
     }
 
     fn new_id(&mut self) -> usize {
-        // It takes five centuries with a change each nanosecond to wrap around.
+        // A wrap-around takes five centuries with a change each nanosecond.
         self.ids = self.ids.wrapping_add(1);
         self.ids
     }
@@ -241,15 +241,15 @@ impl<L: Lists, H, E> Table<L, H, E> {
         self.hooks.insert(end, hook).map(|()| id)
     }
 
-    /// Makes room for what [`Table::delete`] of this hook needs.
+    /// Reserves the memory that [`Table::delete`] of this hook needs.
     pub fn prepare_delete(&mut self, id: usize) -> Result<(), Refused> {
         let hook = self.hooks().iter().find(|h| h.id == id);
         let exits = hook.ok_or(Refused::NoHook)?.exits().len();
         Ok(self.orphans.reserve(exits)?)
     }
 
-    /// Removes a hook, none of whose exits may be armed. They become orphans. If it fails, nothing
-    /// has changed; after [`Table::prepare_delete`] it does not fail for want of memory.
+    /// Removes a hook whose exits are not armed. They become orphans. An error leaves everything
+    /// unchanged; after [`Table::prepare_delete`] memory is no reason for one.
     pub fn delete(&mut self, id: usize) -> Result<H, Refused> {
         let at = self.hooks().iter().position(|h| h.id == id);
         let at = at.ok_or(Refused::NoHook)?;
@@ -290,8 +290,8 @@ impl<L: Lists, H, E> Table<L, H, E> {
         Ok(id)
     }
 
-    /// Stores the new states of all these exits, or, if one of them does not allow the change, of
-    /// none.
+    /// Stores the new states of all these exits, or of none if one of them does not allow the
+    /// change.
     pub fn stage(&mut self, op: Op, ids: &[usize]) -> Result<(), Denied> {
         for id in ids {
             let exit = self.exits().find(|e| e.id == *id);
@@ -307,7 +307,7 @@ impl<L: Lists, H, E> Table<L, H, E> {
     /// `gone`.
     pub fn commit(&mut self, mut gone: impl FnMut(Exit<E>)) {
         for exit in self.exits_mut() {
-            // An exit that is still armed may meanwhile have disarmed itself.
+            // An armed exit may have disarmed itself since the change was staged.
             if exit.next != exit.state {
                 exit.state = exit.next;
             }
@@ -326,14 +326,14 @@ impl<L: Lists, H, E> Table<L, H, E> {
         sweep(&mut self.orphans);
     }
 
-    /// Drops what was staged.
+    /// Drops the staged states.
     pub fn abort(&mut self) {
         for exit in self.exits_mut() {
             exit.next = exit.state;
         }
     }
 
-    /// An armed exit has disarmed itself.
+    /// Records that an armed exit has disarmed itself.
     pub fn spend(&mut self, id: usize) {
         if let Some(exit) = self.exit_mut(id) {
             if exit.state == State::Armed {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table against a model that is as simple as possible: one list of exits, searched from one
-//! end to the other.
+//! Tests of the table against a simple model: one list of exits, searched from one end to the
+//! other.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ impl Lists for HostLists {
     type Of<T> = Limited<T>;
 }
 
-/// A list whose memory can be made to run out.
+/// A list with limited memory.
 struct Limited<T>(Vec<T>);
 
 thread_local! {
@@ -67,14 +67,14 @@ struct Model {
     id: usize,
     hook: Option<usize>,
     priority: Priority,
-    /// When it was registered.
+    /// Time of its registration.
     time: usize,
     armed: bool,
     spent: bool,
 }
 
 impl Model {
-    /// What the order is sorted by: first, then the latest LIFO, then the earliest FIFO, then last.
+    /// Returns the sort key: first, then the latest LIFO, then the earliest FIFO, then last.
     fn key(&self) -> (i8, i64) {
         let time = i64::try_from(self.time).unwrap();
         match self.priority {
@@ -123,18 +123,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => change.prop_map(|(op, which, abort)| Step::Change { op, which, abort }),
         1 => any::<usize>().prop_map(Step::Spend),
     ];
-    // After each step all of the table is compared, which Miri takes minutes for.
+    // The table is compared after each step, for which Miri needs minutes.
     vec(step, 1..if cfg!(miri) { 25 } else { 120 })
 }
 
-/// One of these numbers, or one that is not among them.
+/// Returns one of these numbers, or one that is not among them.
 fn pick(from: &[usize], which: usize) -> usize {
     from.get(which % (from.len() + 1))
         .copied()
         .unwrap_or(usize::MAX)
 }
 
-/// LIFO and FIFO mixed: a LIFO exit goes before all that have no priority, a FIFO one after them.
+/// Orders LIFO and FIFO exits: a LIFO exit precedes all that have no priority, a FIFO one follows
+/// them.
 fn expected_order(exits: &[Model], hook: usize) -> Vec<usize> {
     let mut order: Vec<&Model> = Vec::new();
     let mut of_hook: Vec<&Model> = exits.iter().filter(|m| m.hook == Some(hook)).collect();
@@ -302,7 +303,7 @@ fn check(table: &Under, hooks: &[(usize, bool)], exits: &[Model]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2000 }))]
 
-    /// After any sequence of operations the table agrees with the model.
+    /// The table agrees with the model after any sequence of operations.
     #[test]
     fn as_the_model(steps in steps()) {
         run(steps);
@@ -373,7 +374,7 @@ fn without_memory_nothing_changes() {
     assert_eq!((table.hooks().len(), table.len()), (0, 3));
 }
 
-/// If one member is bad, nothing is staged for the others.
+/// One invalid member prevents staging for all.
 #[test]
 fn all_or_none() {
     let mut table = Under::new();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Instructions that work on registers, or read or write memory once, executed within the trap.
+//! Instructions that work on registers, or read or write memory once, executed in the trap.
 //!
-//! A copy could execute them as well. This is for probes with a post handler: it saves leaving the trap for the copy
-//! and coming back. Instructions that both read and write memory are left to the copy, because nothing may come between
+//! A copy could execute them as well. For probes with a post handler, this saves the return to the
+//! copy and another trap. Instructions that both read and write memory are left to the copy,
+//! because the two accesses must not be separated.
 //! the two accesses.
 
 use super::emulate::pop;
@@ -18,8 +19,8 @@ use super::operands::Register;
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u64 = 0x8d5;
 
-/// An instruction of 32 or 64 bits on registers and at most one operand in memory, or one that pushes or pops a
-/// register.
+/// An instruction of 32 or 64 bits with registers and at most one operand in memory, or a push or
+/// pop of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compute {
     kind: Kind,
@@ -51,7 +52,7 @@ enum Kind {
     Calculate(Arithmetic),
     /// Sets only the flags: `cmp` and `test`.
     Compare(Arithmetic),
-    /// The same, with the first operand in memory.
+    /// Compares, with the first operand in memory.
     CompareMemory(Arithmetic, Memory),
     /// To memory.
     Store(Memory),
@@ -68,7 +69,8 @@ enum Source {
 }
 
 impl Compute {
-    /// The computation of an instruction at `address`, if it is one of the usual ones of this kind.
+    /// Returns the computation of an instruction at `address`, if the instruction is a common one
+    /// of this kind.
     pub fn of(insn: &Insn, address: u64) -> Option<Self> {
         let prefixes = insn.prefixes();
         let plain = insn.encoding() == Encoding::Legacy && insn.map() == 0;
@@ -109,7 +111,7 @@ impl Compute {
         })
     }
 
-    /// An instruction with two registers, or with a register and a value.
+    /// Handles an instruction with two registers, or with a register and a value.
     fn of_registers(
         insn: &Insn,
         member: u8,
@@ -131,7 +133,8 @@ impl Compute {
         })
     }
 
-    /// An instruction with a memory operand that it reads or writes, but not both, or whose address it calculates.
+    /// Handles an instruction that reads or writes a memory operand, but not both, or calculates
+    /// its address.
     fn of_memory(
         insn: &Insn,
         member: u8,
@@ -169,13 +172,14 @@ impl Compute {
         })
     }
 
-    /// Whether it accesses memory other than the stack, and so may fault where a copy would.
+    /// Returns true if it accesses memory other than the stack, and so may fault where a copy
+    /// would.
     pub fn has_operand_in_memory(&self) -> bool {
         matches!(self.kind, Kind::CompareMemory(..) | Kind::Store(_))
             || matches!(self.from, Source::Memory(_))
     }
 
-    /// Executes it; the next instruction follows. When an access faults, nothing has been changed.
+    /// Executes it; the next instruction follows. If an access faults, nothing has been changed.
     #[inline(always)]
     pub fn run<M: Machine>(&self, machine: &mut M) -> Result<(), Fault> {
         let from = match self.from {
@@ -192,7 +196,7 @@ impl Compute {
                 push(machine, value)?;
             }
             Kind::Pop => {
-                // The stack pointer is changed first, since it may also be the register that is popped.
+                // The stack pointer is changed first, as it may be the popped register.
                 let value = pop(machine, 0)?;
                 machine.set_register(self.to, value);
             }
@@ -225,7 +229,7 @@ impl Compute {
     }
 }
 
-/// The memory operand of an instruction at `address`, without the instruction pointer.
+/// Returns the memory operand of an instruction at `address`, without the instruction pointer.
 fn memory(insn: &Insn, address: u64) -> Option<Memory> {
     let mut memory = insn.memory_operand()?;
     if let Some(target) = insn.rip_relative_target(address) {
@@ -237,7 +241,7 @@ fn memory(insn: &Insn, address: u64) -> Option<Memory> {
 }
 
 impl Kind {
-    /// A member of the group of `add`, except `adc` and `sbb`.
+    /// Returns a member of the group of `add`, except `adc` and `sbb`.
     fn of_group(member: u8) -> Option<Self> {
         Some(match member & 7 {
             0 => Self::Calculate(Arithmetic::Add),

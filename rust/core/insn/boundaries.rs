@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Walking through code.
+//! Linear decoding of code.
 
 use super::decode::DecodeError;
 use super::operands::Insn;
 
-/// The instructions of a piece of code, one after the other, each with its offset.
+/// Iterator over the instructions of a piece of code, each with its offset.
 ///
-/// Bytes that are not an instruction end the iteration, with the error as the last item.
+/// Invalid bytes end the iteration, with the error as the last item.
 ///
 /// # Examples
 ///
@@ -25,15 +25,15 @@ pub struct Boundaries<'a> {
 }
 
 impl<'a> Boundaries<'a> {
-    /// From the start of `text`, which has to be the start of an instruction.
+    /// Starts at the first byte of `text`, which has to be the start of an instruction.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }
 
-    /// Whether an instruction starts at `offset`, or the reason why the code before it cannot be
-    /// decoded.
+    /// Returns true if an instruction starts at `offset`, or the reason for which the code before
+    /// it cannot be decoded.
     ///
-    /// The end of the code is a boundary too.
+    /// The end of the code is a boundary, too.
     pub fn is_boundary(text: &'a [u8], offset: usize) -> Result<bool, DecodeError> {
         let mut walk = Self::new(text);
         while walk.at < offset {

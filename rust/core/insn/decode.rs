@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From bytes to an instruction.
+//! Decoder of instructions.
 
 use super::operands::Encoding;
 use super::operands::Field;
@@ -13,18 +13,18 @@ use super::tables::layout;
 use super::tables::Immediate;
 use super::MAX_LEN;
 
-/// Why bytes are not an instruction.
+/// Reason for which bytes are not an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The bytes end before the instruction does.
+    /// The bytes end before the instruction.
     Truncated,
-    /// It is longer than 15 bytes.
+    /// The instruction is longer than 15 bytes.
     TooLong,
-    /// An opcode, or a combination of prefixes, that is not an instruction and has no length.
+    /// An invalid opcode, or an invalid combination of prefixes, without a length.
     Undefined,
 }
 
-/// `ud2` and three letters: asks a hypervisor to emulate the instruction that follows.
+/// `ud2` and three letters: asks a hypervisor to emulate the next instruction.
 const FORCED_EMULATION: [[u8; 5]; 2] = [
     [0x0f, 0x0b, b'x', b'e', b'n'],
     [0x0f, 0x0b, b'k', b'v', b'm'],
@@ -64,7 +64,7 @@ impl Cursor<'_> {
 }
 
 impl Insn {
-    /// Decodes the instruction at the start of `text`, whatever follows it.
+    /// Decodes the instruction at the start of `text`; later bytes are ignored.
     ///
     /// # Examples
     ///
@@ -114,7 +114,7 @@ impl Insn {
         let first = loop {
             match at.byte()? {
                 byte if self.prefixes.take(byte) => rex = None,
-                // Counts only right before the opcode.
+                // Effective only right before the opcode.
                 byte @ 0x40..=0x4f => rex = Some(byte & 0xf),
                 byte => break byte,
             }
@@ -136,8 +136,8 @@ impl Insn {
         } else {
             self.vector_prefix_from(at, first)?;
         }
-        // None of these prefixes may be combined with REX, and the vector prefixes contain what 66,
-        // F2 and F3 would say.
+        // None of these prefixes may be combined with REX, and the vector prefixes contain the
+        // meaning of 66, F2 and F3.
         let p = self.prefixes;
         let doubled = p.operand_size || p.lock || p.repeat.is_some();
         if rex.is_some() || (doubled && encoding != Encoding::Rex2) {
@@ -198,7 +198,7 @@ impl Insn {
                 self.displacement = displacement_from(at, modrm)?;
             }
         }
-        // `popcnt`; without the prefix it is an instruction that only Itanium had.
+        // `popcnt`; without the prefix this is an instruction of Itanium only.
         let popcnt = self.is_legacy() && self.map == 1 && opcode == 0xb8;
         if popcnt && self.prefixes.repeat != Some(Repeat::F3) {
             return Err(DecodeError::Undefined);
@@ -232,7 +232,8 @@ impl Insn {
         }
     }
 
-    /// As [`Insn::is_word`], but also for EVEX, which has two bits in place of the prefix 66.
+    /// Returns the result of [`Insn::is_word`], but also for EVEX, which has two bits in place of
+    /// the prefix 66.
     fn is_word_operand(&self, text: &[u8]) -> bool {
         match self.encoding {
             Encoding::Evex => {
@@ -244,7 +245,7 @@ impl Insn {
     }
 }
 
-/// Skips SIB, and returns the displacement that SIB and ModRM call for.
+/// Skips SIB, and returns the displacement of SIB and ModRM.
 fn displacement_from(at: &mut Cursor<'_>, modrm: ModRm) -> Result<Field, DecodeError> {
     let mut no_base = modrm.rm() == 5;
     if modrm.rm() == 4 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Instructions executed by changing the registers.
+//! Emulation of instructions by changes of the registers.
 //!
-//! As the CPU does it, and so unlike mainline's kprobes (`arch/x86/kernel/kprobes/core.c` of 7.3) where these
-//! differ: `loop` tests the counter after decrementing it, not before; `ret imm16` takes the bytes off the stack;
-//! `lret` is not a near return (it is refused); `call *%rsp` goes to the stack pointer from before the push; `popf`
-//! leaves alone the flags that it cannot change; `pushf` stores neither RF nor VM.
+//! The emulation follows the CPU, also where mainline's kprobes (`arch/x86/kernel/kprobes/core.c`
+//! of 7.3) differ. `loop` tests the counter after the decrement, not before. `ret imm16` removes
+//! the bytes from the stack. `lret` is not a near return (it is refused). `call *%rsp` jumps to the
+//! stack pointer before the push. `popf` does not change the flags that it cannot change. `pushf`
+//! stores neither RF nor VM.
 
 use super::alu::Arithmetic;
 use super::flow::Condition;
@@ -26,33 +27,35 @@ const IF: u64 = 1 << 9;
 const RF: u64 = 1 << 16;
 /// Virtual-8086 mode.
 const VM: u64 = 1 << 17;
-/// What `popfq` writes at privilege level 0: CF, PF, AF, ZF, SF, TF, IF, DF, OF, IOPL, NT, AC and ID.
+/// Flags that `popfq` writes at privilege level 0: CF, PF, AF, ZF, SF, TF, IF, DF, OF, IOPL, NT, AC
+/// and ID.
 const POPPED: u64 = 0x24_7fd5;
 
-/// An access to memory that failed.
+/// A failed access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The address that was read or written.
+    /// Address that was read or written.
     pub address: u64,
 }
 
-/// The registers and the memory that an emulation works on.
+/// Registers and memory for an emulation.
 pub trait Machine {
-    /// The value of one of the first 16 registers. The stack pointer is the one of the interrupted code.
+    /// Returns one of the first 16 registers. The stack pointer belongs to the interrupted code.
     fn register(&self, register: Register) -> u64;
-    /// Changes it.
+    /// Sets a register.
     fn set_register(&mut self, register: Register, value: u64);
-    /// RFLAGS.
+    /// Returns RFLAGS.
     fn flags(&self) -> u64;
-    /// Changes RFLAGS.
+    /// Sets RFLAGS.
     fn set_flags(&mut self, flags: u64);
-    /// Reads 8 bytes, if `wide`, or 4. It has no effect if it faults.
+    /// Reads 8 bytes, if `wide`, or 4. Has no effect if it faults.
     fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault>;
-    /// Writes 8 bytes, if `wide`, or 4. It has no effect if it faults.
+    /// Writes 8 bytes, if `wide`, or 4. Has no effect if it faults.
     fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault>;
-    /// The result and RFLAGS of an instruction with these operands of 64 bits if `wide`, otherwise with their lower 32.
+    /// Returns the result and RFLAGS of an instruction with these operands of 64 bits if `wide`,
+    /// otherwise with their lower 32.
     fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64);
-    /// Writes the word on top of the stack: the one at the stack pointer or that below it.
+    /// Writes the word on top of the stack: at the stack pointer or below it.
     fn write_stack(&mut self, address: u64, value: u64) -> Result<(), Fault>;
 }
 
@@ -83,9 +86,9 @@ enum Operation {
 }
 
 impl Emulation {
-    /// The emulation of an instruction, if it has one.
+    /// Returns the emulation of an instruction, if it has one.
     ///
-    /// It is meant for kernel code: `cli`, `sti` and `popf` do what they do at privilege level 0.
+    /// It is meant for kernel code: `cli`, `sti` and `popf` behave as at privilege level 0.
     pub(super) fn of(insn: &Insn) -> Option<Self> {
         let operation = match insn.flow() {
             Flow::Next => Self::of_plain(insn)?,
@@ -106,14 +109,14 @@ impl Emulation {
         })
     }
 
-    /// Those after which the next instruction runs.
+    /// Handles instructions that continue with the next one.
     fn of_plain(insn: &Insn) -> Option<Operation> {
         let prefixes = insn.prefixes();
         if insn.encoding() != Encoding::Legacy || prefixes.lock {
             return None;
         }
         Some(match (insn.map(), insn.opcode()) {
-            // With REX.B it is `xchg`, with F3 `pause`.
+            // With REX.B this is `xchg`, with F3 `pause`.
             (0, 0x90) if insn.rex & 1 == 0 && prefixes.repeat != Some(Repeat::F3) => {
                 Operation::Nothing
             }
@@ -127,7 +130,8 @@ impl Emulation {
         })
     }
 
-    /// For an instruction at `address` that changes nothing but the instruction pointer: where it goes.
+    /// Returns the destination of an instruction at `address` that changes only the instruction
+    /// pointer.
     pub fn destination(&self, address: u64) -> Option<u64> {
         let next = address.wrapping_add(u64::from(self.len));
         match self.operation {
@@ -140,7 +144,7 @@ impl Emulation {
 
     /// Executes the instruction as if it were at `address`. Returns the address of the next one.
     ///
-    /// When an access faults, nothing has been changed.
+    /// If an access faults, nothing has been changed.
     pub fn run<M: Machine>(&self, address: u64, machine: &mut M) -> Result<u64, Fault> {
         let next = address.wrapping_add(u64::from(self.len));
         let flags = machine.flags();
@@ -175,7 +179,8 @@ impl Emulation {
     }
 }
 
-/// A target, if the emulation can calculate it: without the base of a segment, and without the registers of APX.
+/// Returns a target that the emulation can calculate: without a segment base, and without the
+/// registers of APX.
 fn reachable(target: Target) -> Option<Target> {
     let saved = |register: Option<Register>| !register.is_some_and(Register::is_extended);
     match target {
@@ -189,7 +194,7 @@ fn reachable(target: Target) -> Option<Target> {
     .then_some(target)
 }
 
-/// The address that a branch goes to.
+/// Returns the destination of a branch.
 fn target_of<M: Machine>(target: Target, next: u64, machine: &mut M) -> Result<u64, Fault> {
     match target {
         Target::Relative(distance) => Ok(next.wrapping_add_signed(distance)),
@@ -203,7 +208,8 @@ fn target_of<M: Machine>(target: Target, next: u64, machine: &mut M) -> Result<u
 }
 
 impl Memory {
-    /// The address of an operand of an instruction that ends at `next`, with 0 for the segment's base.
+    /// Returns the address of an operand of an instruction that ends at `next`, with 0 for the
+    /// segment's base.
     pub fn address<M: Machine>(&self, next: u64, machine: &M) -> u64 {
         let origin = if self.rip_relative { next } else { 0 };
         let base = self.base.map_or(0, |base| machine.register(base));
@@ -222,7 +228,7 @@ impl Memory {
     }
 }
 
-/// Counts as a loop instruction does. Returns whether it jumps.
+/// Counts as a loop instruction does. Returns true if it jumps.
 fn count<M: Machine>(kind: LoopKind, mask: u64, machine: &mut M) -> bool {
     let counter = machine.register(Register::RCX) & mask;
     if kind == LoopKind::CounterIsZero {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What runs after an instruction.
+//! Control flow after an instruction.
 
 use super::operands::Insn;
 use super::operands::ModRm;
@@ -13,12 +13,12 @@ use super::operands::Segment;
 pub struct Condition(u8);
 
 impl Condition {
-    /// The condition of an opcode.
+    /// Returns the condition of an opcode.
     pub fn of_opcode(opcode: u8) -> Self {
         Self(opcode & 0xf)
     }
 
-    /// Whether it holds with these RFLAGS.
+    /// Returns true if it holds with these RFLAGS.
     #[inline]
     pub fn holds(self, flags: u64) -> bool {
         let flag = |bit: u32| flags & (1 << bit) != 0;
@@ -39,7 +39,7 @@ impl Condition {
     }
 }
 
-/// When a loop instruction jumps.
+/// Condition on which a loop instruction jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopKind {
     /// `loopne`: counts down; jumps while the counter is not 0 and ZF is clear.
@@ -57,45 +57,45 @@ pub enum LoopKind {
 pub struct Memory {
     /// The base register.
     pub base: Option<Register>,
-    /// The index register, and how far its value is shifted.
+    /// Index register, and the shift of its value.
     pub index: Option<(Register, u32)>,
     /// Relative to the address after the instruction, without base and index.
     pub rip_relative: bool,
-    /// What is added, in bytes.
+    /// Displacement in bytes.
     pub displacement: i64,
-    /// A segment whose base is added too.
+    /// Segment whose base is added.
     pub segment: Option<Segment>,
-    /// Whether the sum is cut to 32 bits (prefix 67).
+    /// True if the sum is truncated to 32 bits (prefix 67).
     pub truncated: bool,
 }
 
-/// Where a branch goes.
+/// Target of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// That many bytes from the address after the instruction.
+    /// Distance in bytes from the address after the instruction.
     Relative(i64),
-    /// To an address that is in the instruction (`jmpabs`).
+    /// An address in the instruction (`jmpabs`).
     Absolute(u64),
-    /// To the address in a register.
+    /// The address in a register.
     Register(Register),
-    /// To the address in memory.
+    /// The address in memory.
     Memory(Memory),
 }
 
-/// What runs after an instruction.
+/// Control flow after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The next instruction.
     Next,
     /// `jmp`
     Jump(Target),
-    /// `jcc`: the bytes from the address after the instruction.
+    /// `jcc`: the distance from the address after the instruction.
     JumpIf(Condition, i64),
-    /// `loop`, `loope`, `loopne`, `jrcxz`: the bytes from the address after the instruction.
+    /// `loop`, `loope`, `loopne`, `jrcxz`: the distance from the address after the instruction.
     Loop(LoopKind, i64),
     /// `call`
     Call(Target),
-    /// `ret`, and how many bytes it takes off the stack besides the address.
+    /// `ret`, and the number of bytes that it removes from the stack besides the address.
     Return(u16),
     /// A far jump.
     FarJump,
@@ -115,15 +115,15 @@ pub enum Flow {
     Undefined,
     /// `hlt`: an interrupt, then the next instruction.
     Halt,
-    /// `xbegin`: the next instruction, or, when the transaction aborts, one that is that many bytes
-    /// from the address after the instruction.
+    /// `xbegin`: the next instruction, or, if the transaction aborts, one at this distance from the
+    /// address after the instruction.
     TransactionBegin(i64),
     /// `rsm`, `getsec`, `enclu`, `vmlaunch` and the like: other code in another mode.
     ModeSwitch,
 }
 
 impl Insn {
-    /// What runs after it.
+    /// Returns the control flow after it.
     pub fn flow(&self) -> Flow {
         match self.map() {
             0 if self.is_legacy() => self.flow_primary(),
@@ -132,7 +132,8 @@ impl Insn {
         }
     }
 
-    /// Where the instruction at `address` goes if it is a relative or absolute branch and is taken.
+    /// Returns the destination of the instruction at `address` if it is a relative or absolute
+    /// branch and is taken.
     pub fn branch_target(&self, address: u64) -> Option<u64> {
         match self.flow() {
             Flow::Jump(Target::Absolute(target)) => Some(target),
@@ -147,7 +148,7 @@ impl Insn {
         }
     }
 
-    /// Whether it is a branch over a distance that is part of the instruction.
+    /// Returns true for a branch over a distance in the instruction.
     pub fn is_relative_branch(&self) -> bool {
         let fixed = matches!(self.flow(), Flow::Jump(Target::Absolute(_)));
         self.branch_target(0).is_some() && !fixed
@@ -201,11 +202,11 @@ impl Insn {
         }
     }
 
-    /// 0f 01, whose members with a register operand are instructions of their own.
+    /// Handles 0f 01, whose members with a register operand are instructions of their own.
     fn flow_of_group_7(&self) -> Flow {
         let repeat = self.prefixes().repeat;
         match self.modrm().map_or(0, |modrm| modrm.0) {
-            // `eretu`, `erets`; without the prefix it is `clac`.
+            // `eretu`, `erets`; without the prefix `clac`.
             0xca if repeat.is_some() => Flow::InterruptReturn,
             // `uiret`
             0xec if repeat == Some(Repeat::F3) => Flow::InterruptReturn,
@@ -217,7 +218,7 @@ impl Insn {
         }
     }
 
-    /// The operand of an indirect branch.
+    /// Returns the operand of an indirect branch.
     fn indirect_target(&self) -> Target {
         match (self.memory_operand(), self.modrm()) {
             (Some(memory), _) => Target::Memory(memory),
@@ -225,7 +226,7 @@ impl Insn {
         }
     }
 
-    /// The memory operand that ModRM names, for an instruction of the old maps.
+    /// Returns the memory operand of ModRM, for an instruction of the old maps.
     pub fn memory_operand(&self) -> Option<Memory> {
         let modrm = self.modrm().filter(|modrm| modrm.mode() != 3)?;
         if !self.is_legacy() || !self.memory {

@@ -18,14 +18,14 @@ mod x86 {
     declare_hook! {
         /// A breakpoint instruction. [`Terminate`](crate::hook::typed::Answer): handled.
         pub engine Int3<'a> = c"int3" in Atomic(regs: *mut bindings::pt_regs);
-        // SAFETY: This is what `points.c` passes.
+        // SAFETY: `points.c` passes these parameters.
         unsafe { c"regs" }
     }
 
     declare_hook! {
         /// A debug trap, with the bits of DR6. [`Terminate`](crate::hook::typed::Answer): handled.
         pub engine Debug<'a> = c"debug" in Atomic(regs: *mut bindings::pt_regs, dr6: *mut usize);
-        // SAFETY: This is what `points.c` passes.
+        // SAFETY: `points.c` passes these parameters.
         unsafe { c"regs, dr6" }
     }
 
@@ -36,7 +36,7 @@ mod x86 {
             trapnr: usize,
             address: usize,
         );
-        // SAFETY: This is what `points.c` passes.
+        // SAFETY: `points.c` passes these parameters.
         unsafe { c"regs, trapnr, address" }
     }
 
@@ -45,7 +45,7 @@ mod x86 {
         /// An ops needs its trampoline made or changed. [`Terminate`](crate::hook::typed::Answer):
         /// done.
         pub engine TrampolineUpdate<'a> = c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
-        // SAFETY: This is what `points.c` passes.
+        // SAFETY: `points.c` passes these parameters.
         unsafe { c"ops" }
     }
 
@@ -53,7 +53,7 @@ mod x86 {
     declare_hook! {
         /// An ops no longer needs its trampoline. [`Terminate`](crate::hook::typed::Answer): freed.
         pub engine TrampolineFree<'a> = c"trampoline_free" in Sleep(ops: *mut bindings::ftrace_ops);
-        // SAFETY: This is what `points.c` passes.
+        // SAFETY: `points.c` passes these parameters.
         unsafe { c"ops" }
     }
 
@@ -62,7 +62,7 @@ mod x86 {
         /// The ops of a function have changed. [`Terminate`](crate::hook::typed::Answer): the exit
         /// has set their set.
         pub engine TrampolineSet<'a> = c"trampoline_set" in Sleep(change: *mut bindings::ftrace_set_change);
-        // SAFETY: This is what `ferrotrace_ftrace.h` passes.
+        // SAFETY: `ferrotrace_ftrace.h` passes these parameters.
         unsafe { c"change" }
     }
 
@@ -70,7 +70,7 @@ mod x86 {
     declare_hook! {
         /// Functions change from one set of ops to another: a step of `enum ftrace_sets_step`.
         pub engine TrampolineSets<'a> = c"trampoline_sets" in Sleep(step: u32);
-        // SAFETY: This is what `ferrotrace_ftrace.h` passes.
+        // SAFETY: `ferrotrace_ftrace.h` passes these parameters.
         unsafe { c"step" }
     }
 
@@ -78,7 +78,7 @@ mod x86 {
     declare_hook! {
         /// Functions are attached to a `struct ftrace_data_ops`, or have been detached.
         pub engine TrampolineData<'a> = c"trampoline_data" in Sleep(change: *mut bindings::ftrace_data_change);
-        // SAFETY: This is what `data.c` passes.
+        // SAFETY: `data.c` passes these parameters.
         unsafe { c"change" }
     }
 }
@@ -89,14 +89,14 @@ pub use x86::*;
 declare_hook! {
     /// A new task, complete and not running yet.
     pub TaskFork<'a> = c"task_fork" in Task(task: &'a Task, clone_flags: u64);
-    // SAFETY: This is what `points.c` passes.
+    // SAFETY: `points.c` passes these parameters.
     unsafe { c"task, clone_flags" }
 }
 
 declare_hook! {
     /// A task that has exited is about to be freed.
     pub TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
-    // SAFETY: This is what `points.c` passes.
+    // SAFETY: `points.c` passes these parameters.
     unsafe { c"task" }
 }
 
@@ -104,21 +104,21 @@ declare_hook! {
 declare_hook! {
     /// The instruction at an address has been executed, or not, after consumers of a uprobe were called for it.
     pub UprobeDone<'a> = c"uprobe_done" in Task(regs: *mut bindings::pt_regs, address: usize, executed: bool);
-    // SAFETY: This is what `points.c` passes.
+    // SAFETY: `points.c` passes these parameters.
     unsafe { c"regs, address, executed" }
 }
 
 declare_hook! {
     /// A module has changed to this state of `enum module_state`.
     pub ModuleEvent<'a> = c"module_event" in Sleep(module: *mut bindings::module, state: u32);
-    // SAFETY: This is what `points.c` passes.
+    // SAFETY: `points.c` passes these parameters.
     unsafe { c"module, state" }
 }
 
 declare_hook! {
     /// A CPU is about to be brought up; a negative errno keeps it offline.
     pub CpuPrepare<'a> = c"cpu_prepare" in Sleep(cpu: u32) -> i32;
-    // SAFETY: This is what `points.c` passes.
+    // SAFETY: `points.c` passes these parameters.
     unsafe { c"cpu" }
 }
 
@@ -127,7 +127,7 @@ declare_hook! {
     /// Constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit
     /// keeps the object.
     pub GcovObject<'a> = c"gcov_object" in Sleep(info: *mut core::ffi::c_void);
-    // SAFETY: This is what `points.c` passes.
+    // SAFETY: `points.c` passes these parameters.
     unsafe { c"info" }
 }
 
@@ -139,6 +139,6 @@ declare_hook! {
         writeout: *mut core::ffi::c_void,
         flush: *mut core::ffi::c_void,
     );
-    // SAFETY: This is what `points.c` passes.
+    // SAFETY: `points.c` passes these parameters.
     unsafe { c"writeout, flush" }
 }

@@ -293,7 +293,7 @@ static POOL: StaticMutex<Pool> = unsafe {
 pub struct Slot {
     addr: usize,
     class: usize,
-    /// perf knows what is there.
+    /// True if perf knows the code.
     written: bool,
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is written is what is in memory, and what is read again.
+//! Tests that files have the contents of memory, and are read back.
 
 use super::*;
 
-/// What a file has to say of a set, given what memory has.
+/// Returns the expected contents of a file for a set with these values in memory.
 pub(super) fn on_disk(kind: Kind, values: &[u64]) -> Vec<u64> {
     match kind {
         Kind::TopList => values.chunks(3).flat_map(|list| [list[0], 0]).collect(),
@@ -20,7 +20,7 @@ pub(super) fn written(image: &Image) -> Vec<u8> {
     bytes
 }
 
-/// What a file says of functions.
+/// Functions with their counters, as read from a file.
 type Said = Vec<Option<(Identity, Vec<(u8, Vec<u64>)>)>>;
 
 pub(super) fn said(file: &Gcda<'_>) -> Said {
@@ -69,7 +69,7 @@ proptest! {
         prop_assert_eq!(image.refused.get(), 0);
     }
 
-    /// A buffer of any other length: the file fits, or it is refused.
+    /// Buffers of other lengths: the file fits, or is refused.
     #[test]
     fn buffers(object in objects(), len in 0..400_usize) {
         let image = Image::new(&object);
@@ -80,13 +80,13 @@ proptest! {
             Ok(written) => prop_assert_eq!(&to[..written], &whole[..]),
             Err(refusal) => {
                 prop_assert_eq!(refusal, Refusal::NoRoom);
-                // Zeros take their place before it is known that they are zeros.
+                // Zeros take up room before they are recognised.
                 prop_assert!(len < info.max_len());
             }
         }
     }
 
-    /// Other CPUs count while a file is written. It may have more bytes, and fits all the same.
+    /// Other CPUs count while a file is written. It may have more bytes, but still fits.
     #[test]
     fn counters_change(object in objects(), value in any::<u8>()) {
         let image = Image::new(&object);
@@ -155,7 +155,7 @@ proptest! {
                 cfg_checksum: *cfg_checksum,
             })
             .collect();
-        // Their counters are where those of an object of GCC's are.
+        // The counters are at the addresses of a GCC object's counters.
         let object = Object {
             version: Version::new(u32::from_be_bytes(*b"B13*")),
             stamp,
@@ -195,7 +195,7 @@ proptest! {
     }
 }
 
-/// Reads bytes that may be a file. If they are one, it is merged with itself.
+/// Reads bytes that may be a file, and merges a file with itself.
 fn follow(bytes: &[u8]) {
     let Ok(file) = Gcda::parse(bytes) else { return };
     let mut merged = vec![0; bytes.len() * 2];
@@ -204,10 +204,11 @@ fn follow(bytes: &[u8]) {
     assert_eq!(outline(&merged), outline(&file));
 }
 
-/// The functions of a file, and how many counters of which kinds they have.
+/// Functions of a file, with the numbers and kinds of their counters.
 type Outline = Vec<Option<(Identity, Vec<(u8, u32)>)>>;
 
-/// Not their values, as a few bytes can say that two gigabytes of them are zero; nor how many a list has, which depends on its values.
+/// Has no values, because a few bytes can stand for two gigabytes of zeros, and no lengths of
+/// lists, which depend on the values.
 fn outline(file: &Gcda<'_>) -> Outline {
     let count = |set: Counters<'_>| match set.kind {
         Kind::TopList => 0,
@@ -237,13 +238,13 @@ fn other_files() {
         parse(b"adcg*22Bstmpsum.\0\0\xa1\x01\0\0\0\0"),
         Err(Malformed::Tag(16))
     );
-    // What follows the end.
+    // Bytes after the end.
     assert_eq!(parse(b"adcg*22Bstmpsum.\0\0\0\0x"), Err(Malformed::Tag(16)));
     assert_eq!(
         parse(b"adcg*22Bstmpsum.\0\0\0\x01\x08\0\0\0........"),
         Err(Malformed::Length(16))
     );
-    // Counters that are left out as they are zero: so many that there is no length for them, and the most that there are.
+    // Counters that are left out as zero: too many for a length, and the maximum.
     let absent = |len: [u8; 4]| {
         let mut bytes = b"adcg*33Bstmpsum.\0\0\0\x01\x0c\0\0\0............\0\0\xa1\x01".to_vec();
         bytes.extend(len);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory with an object in it.
+//! Memory that contains an object.
 
 use super::*;
 use proptest::collection::vec;
 use std::cell::Cell;
 
-/// Where the memory starts.
+/// Start of the memory.
 pub(super) const BASE: u64 = 0xffff_ffff_c000_0000;
-/// Where the `gcov_info` is.
+/// Address of the `gcov_info`.
 pub(super) const INFO: u64 = BASE + 0x40;
-/// The start of the `gcov_info` of another object.
+/// Start of the `gcov_info` of another object.
 const FOREIGN: u64 = BASE + 8;
 /// The merge functions are outside of the object.
 const MERGE: u64 = 0xffff_ffff_8100_0000;
@@ -24,7 +24,7 @@ const FUNCTIONS: [MergeFunction; 6] = [
     MergeFunction::TopN,
 ];
 
-/// The first release of each layout, and the last.
+/// First and last release of each layout.
 pub(super) const VERSIONS: [&[u8; 4]; 9] = [
     b"A83*", b"A93*", b"B02*", b"B13*", b"B22*", b"B31*", b"B42*", b"B53*", b"B62*",
 ];
@@ -34,7 +34,7 @@ pub(super) const VERSIONS: [&[u8; 4]; 9] = [
 pub(super) enum Fun {
     Null,
     Foreign,
-    /// With the counters of each kind that the object has.
+    /// With the counters of each kind of the object.
     Own(Identity, Vec<Vec<u64>>),
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Object {
     pub(super) stamp: u32,
     pub(super) checksum: u32,
     pub(super) name: Vec<u8>,
-    /// The indices of the kinds that it has.
+    /// Indices of its kinds.
     pub(super) active: Vec<u8>,
     pub(super) functions: Vec<Fun>,
 }
@@ -60,13 +60,13 @@ impl Object {
     }
 }
 
-/// The memory of an object: one range, which is readable.
+/// Memory of an object: one readable range.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     pub(super) bytes: Vec<u8>,
-    /// Where the counters start.
+    /// Start of the counters.
     pub(super) counters: u64,
-    /// How many accesses were refused.
+    /// Number of refused accesses.
     pub(super) refused: Cell<usize>,
 }
 
@@ -196,7 +196,7 @@ impl Memory for Image {
     }
 }
 
-/// Few values, so that sums and sets of bits are seen, and all zero is frequent.
+/// Generates few values, so that sums and sets of bits are seen, and all zero is frequent.
 fn values() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(0), 2 => 0..5_u64, 1 => any::<u64>()]
 }
@@ -209,7 +209,7 @@ fn identities() -> impl Strategy<Value = Identity> {
     })
 }
 
-/// The counters of a kind.
+/// Generates the counters of a kind.
 pub(super) fn counters(kind: Kind) -> impl Strategy<Value = Vec<u64>> {
     let group = kind.group() as usize;
     (0..4_usize, any::<bool>()).prop_flat_map(move |(groups, zero)| {
@@ -230,7 +230,7 @@ fn functions(kinds: Vec<Kind>) -> impl Strategy<Value = Fun> {
     ]
 }
 
-/// Objects of every version.
+/// Generates objects of every version.
 pub(super) fn objects() -> impl Strategy<Value = Object> {
     let version = prop::sample::select(&VERSIONS[..]);
     let version = version.prop_map(|text| Version::new(u32::from_be_bytes(*text)));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What merging makes of counters, against a model, and its laws.
+//! Tests of merged counters against a model, and of the laws of merging.
 
 use super::files::said;
 use super::files::written;
 use super::*;
 use std::collections::BTreeMap;
 
-/// Two objects with the same functions, of which the second one may lack some, and has counters of its own.
+/// Generates two objects with the same functions. The second one may lack some, and has counters of
+/// its own.
 fn pairs() -> impl Strategy<Value = (Object, Object)> {
     let values = prop::collection::vec(0..6_u64, 1..50);
     (objects(), values, 0..12_u8).prop_map(|(object, values, lacking)| {
@@ -36,7 +37,7 @@ fn merged(a: &[u8], b: &[u8]) -> Vec<u8> {
     to
 }
 
-/// What each counter of both is together, if that does not depend on others.
+/// Merges two counters, if the result does not depend on others.
 fn one(kind: Kind, a: u64, b: u64) -> Option<u64> {
     Some(match kind {
         Kind::Add => a.wrapping_add(b),
@@ -75,7 +76,7 @@ proptest! {
         }
     }
 
-    /// Nothing comes from zeros.
+    /// Merging with zeros changes nothing.
     #[test]
     fn zeros_change_nothing(object in objects()) {
         let file = written(&Image::new(&object));
@@ -85,7 +86,7 @@ proptest! {
                 sets.iter_mut().flatten().for_each(|value| *value = 0);
             }
         }
-        // A total that is negative, or a number of pairs that is none, is not counted.
+        // A negative total, and an invalid number of pairs, are not counted.
         let plain = object.active.iter().all(|index| one(object.kind(*index), 0, 0).is_some());
         let zeros = written(&Image::new(&zeros));
         if plain {
@@ -131,14 +132,14 @@ proptest! {
             prop_assert_eq!(words[0], total);
             prop_assert_eq!(found, model);
         } else {
-            // Some are missing, which a negative total says.
+            // A negative total shows that some are missing.
             prop_assert_eq!(words[0], total.wrapping_neg());
             prop_assert_eq!(found.len(), 32);
             prop_assert!(found.iter().all(|(value, count)| model[value] >= *count));
         }
     }
 
-    /// Four places: as above.
+    /// Four places: as for lists.
     #[test]
     fn four_values(
         a in prop::collection::btree_map(1..9_u64, 1..9_u64, 0..5),
@@ -170,7 +171,7 @@ proptest! {
     }
 }
 
-/// An object with one function, and a set of one kind.
+/// Makes an object with one function, and a set of one kind.
 fn with_set(version: &[u8; 4], index: u8, set: Vec<u64>) -> Object {
     Object {
         version: Version::new(u32::from_be_bytes(*version)),
@@ -182,14 +183,14 @@ fn with_set(version: &[u8; 4], index: u8, set: Vec<u64>) -> Object {
     }
 }
 
-/// A file with a list, which memory does not have.
+/// Makes a file with a list, which memory does not have.
 fn list_file(pairs: &BTreeMap<u64, u64>) -> Vec<u8> {
     let file = written(&Image::new(&with_set(
         b"B22*",
         3,
         vec![pairs.values().sum(), 0, 0],
     )));
-    // Header, function, tag; then the length, the total, and how many pairs.
+    // Header, function, tag; then the length, the total, and the number of pairs.
     let at = 16 + 8 + 12 + 4;
     let mut list = file[..at].to_vec();
     list.extend((16 + 16 * pairs.len() as u32).to_le_bytes());
@@ -217,7 +218,7 @@ fn values_that_compete() {
     assert_eq!(merge(b"A83*", 3, &[5, 10, 20], &[5, 1, 3]), [5, 11, 23]);
     assert_eq!(merge(b"A83*", 3, &[5, 10, 20], &[6, 4, 9]), [5, 6, 29]);
     assert_eq!(merge(b"A83*", 4, &[5, 4, 20], &[6, 10, 9]), [6, 6, 29]);
-    // The four calls that were most frequent, of both.
+    // The four most frequent calls of both.
     assert_eq!(
         merge(
             b"A93*",
@@ -227,7 +228,7 @@ fn values_that_compete() {
         ),
         [7, 5, 20, 1, 10, 2, 10, 3, 8]
     );
-    // The rarest of four gives its place, or becomes rarer.
+    // The rarest of four is replaced, or becomes rarer.
     assert_eq!(
         merge(
             b"B02*",

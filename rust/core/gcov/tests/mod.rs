@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Objects that are made up, of every version. `tools/testing/host/tests` has those that compilers made.
+//! Tests with invented objects of every version. `tools/testing/host/tests` uses those of
+//! compilers.
 
 mod files;
 mod image;

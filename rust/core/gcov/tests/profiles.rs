@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sections that are made up.
+//! Tests with invented sections.
 
 use super::image::BASE;
 use super::*;
@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 const RECORD: usize = 64;
 
-/// A record of a function with counters and bits at offsets of their sections.
+/// Record of a function with counters and bits at offsets of their sections.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     counters: usize,
@@ -17,7 +17,7 @@ struct Made {
     n_bits: u32,
 }
 
-/// Sections with records, counters, bits and names, one after the other.
+/// Makes sections with records, counters, bits and names, one after the other.
 fn sections(records: &[Made], counters: usize, bits: usize, names: usize) -> (Image, Sections) {
     let start = |at: usize, len| Section {
         address: BASE + at as u64,
@@ -196,7 +196,7 @@ fn counters_of_a_file() {
 fn merged_at_another_place() {
     let (image, sections) = two();
     let mut ours = written(&image, sections);
-    // The same, loaded so that the counters are elsewhere.
+    // The same image, loaded with its counters at another address.
     let (mut moved, mut elsewhere) = two();
     let counters = elsewhere.counters;
     elsewhere.counters.address = BASE + moved.bytes.len().next_multiple_of(8) as u64;

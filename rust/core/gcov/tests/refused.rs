@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Objects that do not fit, and objects that were changed.
+//! Tests of invalid objects, and of objects that were changed.
 
 use super::image::merge_function;
 use super::image::BASE;
 use super::image::INFO;
 use super::*;
 
-/// An object with a function of two counters.
+/// Makes an object with a function of two counters.
 fn object() -> Object {
     Object {
         version: Version::new(u32::from_be_bytes(*b"B22*")),
@@ -49,7 +49,7 @@ fn each_reason() {
             Refusal::Version(Version::new(version(text)))
         );
     }
-    // With more or fewer kinds, other fields are taken for merge functions, or the other way round.
+    // With another number of kinds, other fields are taken for merge functions, or the reverse.
     assert_eq!(
         refused(|image| image.put32(INFO, version(b"B42*"))),
         Refusal::MergeFunction(8)
@@ -133,7 +133,7 @@ fn parts_of_groups() {
     assert_eq!(Info::check(&image, INFO), Err(Refusal::Incomplete(0)));
 }
 
-/// Then there is no table, either.
+/// Without functions there is no table.
 #[test]
 fn no_functions() {
     let mut object = object();
@@ -217,8 +217,8 @@ fn llvms() {
 }
 
 proptest! {
-    /// Whatever is in memory, an object is refused, or it is written within its bounds. Where an access failed, it is
-    /// refused.
+    /// For any memory, an object is refused, or written within its bounds. It is refused if an
+    /// access failed.
     #[test]
     fn changed_objects(
         object in objects(),
@@ -246,7 +246,7 @@ proptest! {
             }
             Err(refusal) => prop_assert!(!refusal.to_string().is_empty()),
         }
-        // It was checked before, and changed since then.
+        // The object was checked before it changed.
         let info = Info::check(&whole, INFO).unwrap();
         let mut to = vec![0; info.max_len()];
         let written = info.write(&image, &mut to);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The instructions that a jump displaces, and how they run elsewhere.
+//! Instructions that a jump displaces, and their relocated copies.
 
 use super::linear_decode::ends_flow;
 use super::linear_decode::is_padding;
@@ -18,14 +18,14 @@ use crate::insn::Target;
 use crate::insn::MAX_LEN;
 use core::ops::Range;
 
-/// The most bytes that are displaced: the last instruction begins in the fifth.
+/// Maximum number of displaced bytes: the last instruction begins in the fifth.
 pub const MAX_DISPLACED: usize = JUMP_LEN - 1 + MAX_LEN;
 
 /// The most bytes that displaced instructions have elsewhere: two short branches, of which `loop` becomes 9 bytes, and a
 /// call through memory, which becomes 5 bytes more.
 pub const MAX_RELOCATED: usize = 2 * LOOP_LEN + PUSH_LEN + MAX_LEN;
 
-/// `loop` over a short jump, which is over a near jump.
+/// `loop` over a short jump, which skips a near jump.
 const LOOP_LEN: usize = 9;
 
 /// `push` of 4 bytes.
@@ -35,8 +35,8 @@ const PUSH_LEN: usize = 5;
 ///
 /// # Invariants
 ///
-/// `1..=5` instructions, which follow each other from `at` on. All but the last begin and end in the first 5 bytes, and
-/// each can be moved.
+/// `1..=5` consecutive instructions from `at` on. All except the last begin and end in the first 5
+/// bytes, and each can be relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Displaced {
     at: u64,
@@ -45,7 +45,7 @@ pub struct Displaced {
 }
 
 impl Displaced {
-    /// Those at `at`, as far as they alone say.
+    /// Reads the instructions at `at`, and checks them alone.
     pub(super) fn read<S: Surroundings>(
         code: &Code<'_, S>,
         at: u64,
@@ -81,45 +81,45 @@ impl Displaced {
         Ok(new)
     }
 
-    /// Fails if the kernel's tables have something of them, or lead into them.
+    /// Returns an error if the kernel's tables refer to one of the instructions, or lead into them.
     pub(super) fn check_tables<S: Surroundings>(&self, surroundings: &S) -> Result<(), Reason> {
         if let Some(what) = surroundings.reserved(self.range()) {
             return Err(Reason::Reserved(what));
         }
-        // What is entered is the start of an instruction, or else misunderstood.
+        // Such an entry leads to the start of an instruction, or the code was misunderstood.
         match surroundings.enters(self.inside()) {
             Some(by) => Err(Reason::Entered(by)),
             None => Ok(()),
         }
     }
 
-    /// Where they are.
+    /// Returns their address.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// How many bytes they have, and at least 5: after the last one that may follow what never runs.
+    /// Returns their length in bytes, at least 5: padding that never runs may follow the last one.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// The addresses of all their bytes.
+    /// Returns the addresses of all their bytes.
     pub fn range(&self) -> Range<u64> {
         self.at..self.end()
     }
 
-    /// Those of the bytes that nobody may enter.
+    /// Returns the addresses of the bytes that must not be entered.
     pub fn inside(&self) -> Range<u64> {
         self.at.wrapping_add(1)..self.end()
     }
 
-    /// The address after them, where execution goes on if [`Displaced::goes_on`].
+    /// Returns the address after them, where execution continues if [`Displaced::goes_on`].
     pub fn end(&self) -> u64 {
         self.at.wrapping_add(u64::from(self.len))
     }
 
-    /// The instructions, each with its address.
+    /// Returns the instructions, each with its address.
     pub fn instructions(&self) -> impl Iterator<Item = (u64, Insn)> + '_ {
         let mut next = self.at;
         self.insns.iter().flatten().map(move |insn| {
@@ -129,31 +129,34 @@ impl Displaced {
         })
     }
 
-    /// The length of the first instruction, in bytes.
+    /// Returns the length of the first instruction, in bytes.
     pub fn first_len(&self) -> usize {
         self.first().map_or(0, |insn| insn.len())
     }
 
-    /// Whether the next instruction always runs after the first one, so that a copy of it can be followed by a call of
-    /// post handlers. If not, it is a branch or a return, which [`Probe::of`] emulates.
+    /// Returns true if the next instruction always runs after the first one, so that a call of post
+    /// handlers can follow a copy of it. Otherwise it is a branch or a return, which [`Probe::of`]
+    /// emulates.
     pub fn first_goes_on(&self) -> bool {
         self.first().is_some_and(|insn| insn.flow() == Flow::Next)
     }
 
-    /// Whether what follows the last instruction may run after it, so that a jump to [`Displaced::end`] has to follow it.
+    /// Returns true if execution may continue after the last instruction, so that a jump to
+    /// [`Displaced::end`] has to follow it.
     pub fn goes_on(&self) -> bool {
-        // A call that became a push and a jump comes back by itself.
+        // A call that became a push and a jump returns by itself.
         let last = self.insns.iter().flatten().last();
         last.is_some_and(|insn| !ends_flow(insn) && !matches!(insn.flow(), Flow::Call(_)))
     }
 
-    /// Writes all instructions as they run at `to`, with the same effect. Returns how many bytes of `out` they have: at
-    /// most [`MAX_RELOCATED`]. Part of `out` may have been written if it fails.
+    /// Writes all instructions for `to`, with the same effect. Returns the number of bytes in
+    /// `out`: at most [`MAX_RELOCATED`]. After an error, part of `out` may have been written.
     pub fn relocate(&self, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
         self.relocate_some(0..JUMP_LEN, to, out)
     }
 
-    /// How far from `to` the copy of the instruction at `at` begins, where [`Displaced::relocate`] writes them all for `to`.
+    /// Returns the distance from `to` to the copy of the instruction at `at`, as
+    /// [`Displaced::relocate`] writes them for `to`.
     pub fn copy_of(&self, at: u64, to: u64) -> Option<usize> {
         let mut room = [0; MAX_RELOCATED];
         let mut out = Out::new(&mut room, to);
@@ -166,12 +169,13 @@ impl Displaced {
         None
     }
 
-    /// As [`Displaced::relocate`], for the first instruction alone.
+    /// Relocates the first instruction alone, as [`Displaced::relocate`].
     pub fn relocate_first(&self, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
         self.relocate_some(0..1, to, out)
     }
 
-    /// As [`Displaced::relocate`], for those after the first, of which there may be none.
+    /// Relocates the instructions after the first, of which there may be none, as
+    /// [`Displaced::relocate`].
     pub fn relocate_rest(&self, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
         self.relocate_some(1..JUMP_LEN, to, out)
     }
@@ -191,8 +195,8 @@ impl Displaced {
     }
 }
 
-/// Returns how many bytes a jump at `at` covers where the flow ends after `len` bytes. Only padding may follow: other code may be
-/// entered through a pointer alone, which nothing shows.
+/// Returns the number of bytes that a jump at `at` covers if the flow ends after `len` bytes. Only
+/// padding may follow: other code may be entered through a pointer that no analysis sees.
 fn with_padding<S: Surroundings>(
     code: &Code<'_, S>,
     at: u64,
@@ -211,7 +215,7 @@ fn with_padding<S: Surroundings>(
     Ok(len.max(JUMP_LEN as u8))
 }
 
-/// Whether an instruction that ends `end` bytes after the start of the jump can be displaced.
+/// Checks if an instruction that ends `end` bytes after the start of the jump can be displaced.
 fn check(insn: &Insn, end: usize) -> Result<(), Reason> {
     match Probe::of(insn) {
         Probe::Unprobeable(rule) => return Err(Reason::Unprobeable(rule)),
@@ -233,7 +237,7 @@ fn check(insn: &Insn, end: usize) -> Result<(), Reason> {
     }
 }
 
-/// Whether the operand of a call depends on the stack pointer.
+/// Returns true if the operand of a call depends on the stack pointer.
 fn pushed_before(target: Target) -> bool {
     use crate::insn::Register;
     match target {
@@ -243,7 +247,8 @@ fn pushed_before(target: Target) -> bool {
     }
 }
 
-/// `monitor` and its variants, `umwait`: a store in between, such as a handler's, would end the wait.
+/// `monitor` and its variants, `umwait`: a store in between, such as a handler's, would end the
+/// wait.
 fn is_monitor(insn: &Insn) -> bool {
     let modrm = insn.modrm().map_or(0, |modrm| modrm.0);
     insn.map() == 1
@@ -255,7 +260,7 @@ fn is_monitor(insn: &Insn) -> bool {
         }
 }
 
-/// Code that is written for an address.
+/// Buffer for code that will run at an address.
 pub(super) struct Out<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -263,17 +268,17 @@ pub(super) struct Out<'a> {
 }
 
 impl<'a> Out<'a> {
-    /// Code for `to`.
+    /// Starts code for `to`.
     pub(super) fn new(out: &'a mut [u8], to: u64) -> Self {
         Self { out, len: 0, to }
     }
 
-    /// How much there is.
+    /// Returns the number of bytes written.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The address of the next byte.
+    /// Returns the address of the next byte.
     pub(super) fn next(&self) -> u64 {
         self.to
             .wrapping_add(u64::try_from(self.len).unwrap_or(u64::MAX))
@@ -287,7 +292,7 @@ impl<'a> Out<'a> {
         Ok(())
     }
 
-    /// A branch of this opcode to `target`.
+    /// Writes a branch with this opcode to `target`.
     fn put_branch(&mut self, opcode: &[u8], target: u64) -> Result<(), Reason> {
         self.put(opcode)?;
         let after = self.next().wrapping_add(4);
@@ -308,7 +313,7 @@ impl<'a> Out<'a> {
                 if insn.prefixes().address_size {
                     self.put(&[0x67])?;
                 }
-                // To the jump after the next.
+                // Jumps to the second next jump.
                 self.put(&[insn.opcode(), 2, 0xeb, 5])?;
                 self.put_branch(&[0xe9], target)
             }
@@ -323,7 +328,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Pushes the address to which a call returns.
+    /// Pushes the return address of a call.
     fn put_return_address(&mut self, address: u64) -> Result<(), Reason> {
         let signed = i64::from_le_bytes(address.to_le_bytes());
         let value = i32::try_from(signed).map_err(|_| Reason::OutOfReach)?;
@@ -331,7 +336,7 @@ impl<'a> Out<'a> {
         self.put(&value.to_le_bytes())
     }
 
-    /// An indirect call as a jump: another member of the same group.
+    /// Writes an indirect call as a jump: another member of the same group.
     fn put_call_as_jump(&mut self, at: u64, insn: &Insn) -> Result<(), Reason> {
         let start = self.len;
         self.put_copy(at, insn)?;

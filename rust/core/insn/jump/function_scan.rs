@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All the code that may enter a place.
+//! Search for all code that may enter a range.
 
 use super::linear_decode::jump_target;
 use super::linear_decode::Code;
@@ -13,10 +13,10 @@ use super::Surroundings;
 use crate::insn::Insn;
 use core::ops::Range;
 
-/// How many pieces may belong together, and how many others are remembered as looked at.
+/// Maximum number of pieces of one body, and of other pieces that are remembered.
 const MOST_PIECES: usize = 16;
 
-/// Pieces that code falls through or jumps between: from the first to the last without a gap.
+/// Pieces that fall through or jump to each other: from the first to the last without a gap.
 pub(super) struct Body {
     pieces: [Option<Piece>; MOST_PIECES],
     first: u64,
@@ -24,7 +24,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// What belongs to `piece`.
+    /// Finds the body of `piece`.
     pub(super) fn of<S: Surroundings>(code: &Code<'_, S>, piece: Piece) -> Result<Self, Reason> {
         let mut body = Self {
             pieces: [None; MOST_PIECES],
@@ -59,7 +59,7 @@ impl Body {
         Ok(())
     }
 
-    /// Whether two neighbours are one function, of which the upper is or is not in the body.
+    /// Returns true if two neighbours are one function. Exactly one of them is in the body.
     fn joins<S: Surroundings>(
         &self,
         code: &Code<'_, S>,
@@ -69,7 +69,7 @@ impl Body {
         if code.surroundings.is_compiled(upper.start) {
             return Ok(false);
         }
-        // The body has either of them, and what is below or above it is new.
+        // The body has one of the two; the other is below or above it.
         let body = self.first..self.last;
         Ok(match body.contains(&lower.start) {
             true => {
@@ -85,7 +85,7 @@ impl Body {
         })
     }
 
-    /// Whether the body has a jump into a range.
+    /// Returns true if the body has a jump into a range.
     fn branches_into<S: Surroundings>(
         &self,
         code: &Code<'_, S>,
@@ -103,12 +103,13 @@ impl Body {
         (self.first..self.last).contains(&address)
     }
 
-    /// Whether it is the address after the last byte. Tables of clang have it where nothing leads: it ends no table.
+    /// Returns true for the address after the last byte. Tables of clang have it for unreachable
+    /// entries, so it does not end a table.
     fn ends_at(&self, address: u64) -> bool {
         address == self.last
     }
 
-    /// Calls `visit` with all that is found, until it fails.
+    /// Calls `visit` with everything that is found, until it fails.
     pub(super) fn search<S: Surroundings>(
         &self,
         code: &Code<'_, S>,
@@ -133,24 +134,24 @@ fn sets_direction(insn: &Insn) -> bool {
     insn.map() == 0 && insn.opcode() == 0xfd
 }
 
-/// The symbol at an address next to another.
+/// Returns the symbol at an address next to another.
 fn neighbour<S: Surroundings>(code: &Code<'_, S>, address: u64) -> Option<Piece> {
     code.surroundings.piece(address)
 }
 
-/// A search for what enters a body.
+/// A search for entries into a body.
 struct Search<'c, 's, S, V> {
     code: &'c Code<'s, S>,
     body: &'c Body,
     visit: V,
-    /// Pieces outside of the body that have been found; not all, if there are many.
+    /// Pieces outside of the body that were found; not all, if there are many.
     seen: [Option<Piece>; MOST_PIECES],
-    /// How many of these have been looked at.
+    /// Number of these that have been searched.
     looked: usize,
 }
 
 impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V> {
-    /// Looks at a piece of the body, and what it jumps to.
+    /// Searches a piece of the body, and its jump targets.
     fn piece(&mut self, piece: Piece) -> Result<(), Reason> {
         let code = self.code;
         let compiled = code.surroundings.is_compiled(self.body.first);
@@ -168,7 +169,7 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
             }
             match Table::of(insn) {
                 Some(table) => self.table(table),
-                // It leaves the function.
+                // It jumps out of the function.
                 None if compiled && !code.surroundings.has_jump_tables() => Ok(()),
                 None => Err(Reason::IndirectJump),
             }
@@ -183,7 +184,7 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         result
     }
 
-    /// Visits where an instruction goes, and what addresses its operands may be.
+    /// Visits the destination of an instruction, and operands that may be addresses.
     fn operands(&mut self, at: u64, insn: &Insn) -> Result<(), Reason> {
         let number = |value: i64| u64::from_le_bytes(value.to_le_bytes());
         if let Some(target) = insn.branch_target(at) {
@@ -206,8 +207,9 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         }
     }
 
-    /// Looks at the entries of a jump table. The first that leads neither into the body, nor to its end or that of an unlikely part,
-    /// nor to code without a start of its own, is another table's.
+    /// Searches the entries of a jump table. An entry that leads neither into the body, nor to its
+    /// end or that of a cold part, nor to code without a start of its own, belongs to the next
+    /// table.
     fn table(&mut self, table: Table) -> Result<(), Reason> {
         let surroundings = self.code.surroundings;
         let mut count = 0u32;
@@ -233,7 +235,7 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         }
     }
 
-    /// Looks at what the body jumps to outside of itself: the unlikely part of a function jumps back.
+    /// Searches a jump target outside of the body: the cold part of a function jumps back.
     fn outside(&mut self, target: u64) -> Result<(), Reason> {
         if self.body.contains(target) {
             return Ok(());
@@ -255,7 +257,7 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         Ok(())
     }
 
-    /// Notes a piece that is to be looked at. Whether there was room for it.
+    /// Remembers a piece for the search. Returns false if there is no room.
     fn remember(&mut self, piece: Piece) -> bool {
         let free = self.seen.iter_mut().find(|slot| slot.is_none());
         free.is_some_and(|free| {
@@ -264,14 +266,15 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         })
     }
 
-    /// Whether an address is in a part of a function that its compiler has put elsewhere.
+    /// Returns true if an address is in a part of a function that the compiler has placed
+    /// elsewhere.
     fn is_part(&self, address: u64) -> bool {
         let surroundings = self.code.surroundings;
         let piece = surroundings.piece(address);
         piece.is_some_and(|piece| surroundings.is_part(piece.start))
     }
 
-    /// Notes what an unlikely part jumps to, if that is another one: a function may have several.
+    /// Remembers a cold part to which another one jumps: a function may have several.
     fn further(&mut self, from: Piece, target: u64) -> Result<bool, Reason> {
         if from.contains(target) || self.body.contains(target) || !self.is_part(target) {
             return Ok(false);
@@ -284,7 +287,7 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         Ok(true)
     }
 
-    /// Looks at a piece outside of the body.
+    /// Searches a piece outside of the body.
     fn look(&mut self, piece: Piece) -> Result<(), Reason> {
         let (mut comes_back, mut is_unknown) = (false, false);
         self.code.sweep(piece, |at, insn| {
@@ -309,7 +312,7 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
             }
             Ok(())
         })?;
-        // One that comes back belongs to the function.
+        // A piece that jumps back belongs to the function.
         match comes_back && is_unknown {
             true => Err(Reason::IndirectJump),
             false => Ok(()),

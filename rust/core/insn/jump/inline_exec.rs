@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The first displaced instruction, as it runs between two handlers: with all registers saved on the stack, which is where
-//! handlers see and change them.
+//! The first displaced instruction between two handlers. All registers are saved on the stack,
+//! where handlers read and change them.
 
 use super::displaced::Out;
 use super::Displaced;
@@ -14,11 +14,11 @@ use crate::insn::Register;
 use crate::insn::RelocateError;
 use crate::insn::Uses;
 
-/// What a push moves the stack pointer by, in bytes.
+/// Change of the stack pointer by a push, in bytes.
 const WORD: i8 = 8;
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u32 = 0x8d5;
-/// Interrupts are on. A handler may have turned them off, and no first instruction is one that stores it.
+/// Interrupt flag. A handler may have cleared it, and no first instruction stores it.
 const IF: u32 = 1 << 9;
 /// Alignment check: with SMAP the right to access user memory.
 const AC: u32 = 1 << 18;
@@ -26,34 +26,35 @@ const AC: u32 = 1 << 18;
 const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
 const STAC: [u8; 3] = [0x0f, 0x01, 0xcb];
 
-/// Where registers are saved, in bytes from the stack pointer on.
+/// Offsets of saved registers, in bytes from the stack pointer.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// By their numbers; less than 128, but for that of the stack pointer.
+    /// By register number; less than 128, except for the stack pointer.
     pub registers: [u8; 16],
     /// RFLAGS.
     pub flags: u32,
-    /// What the stack pointer was there.
+    /// Value of the stack pointer there, as a distance.
     pub stack: u32,
-    /// The CPU has SMAP: AC is clear while handlers run, and an instruction that accesses memory needs it as the probed code has it.
+    /// True if the CPU has SMAP: AC is clear while handlers run, and an instruction that accesses
+    /// memory needs the AC of the probed code.
     pub smap: bool,
 }
 
-/// The most bytes of [`Displaced::first_within`].
+/// Maximum number of bytes of [`Displaced::first_within`].
 pub const MAX_WITHIN: usize = 2 * 15 * MOVE + 64;
 const MOVE: usize = 5;
 
-/// A branch to a place that the instruction names.
+/// A branch to a destination in the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// The lower half of the opcode that a conditional one has, none if it always goes there.
     pub condition: Option<u8>,
-    /// Where it goes.
+    /// Destination.
     pub target: u64,
 }
 
 impl Displaced {
-    /// The first instruction, if it is a `jmp` or a jump on a condition of flags.
+    /// Returns the first instruction, if it is a `jmp` or a conditional jump on flags.
     pub fn first_branch(&self) -> Option<Branch> {
         let (at, insn) = self.instructions().next()?;
         let condition = match insn.flow() {
@@ -65,8 +66,9 @@ impl Displaced {
         Some(Branch { condition, target })
     }
 
-    /// Writes code that compares the flags saved in `frame`, to which the stack pointer points, as a jump on this condition does.
-    /// Returns how many bytes of `out` it has, and the condition on which a jump after it is then one on the former.
+    /// Writes code that tests the flags saved in `frame`, to which the stack pointer points, as a
+    /// jump on this condition does. Returns the number of bytes in `out`, and the condition for a
+    /// jump after that code.
     pub fn put_condition(
         condition: u8,
         frame: &Frame,
@@ -76,7 +78,7 @@ impl Displaced {
         const ZERO: u8 = 4;
         let mut out = Out::new(out, 0);
         let high = frame.flags.saturating_add(1);
-        // The flag that says it alone: OF, CF, ZF, CF or ZF, SF, PF.
+        // The flag that decides alone: OF, CF, ZF, CF or ZF, SF, PF.
         let test = match condition >> 1 & 7 {
             0 => (high, 8),
             1 => (frame.flags, 1),
@@ -93,16 +95,17 @@ impl Displaced {
         let ([a, b, c, d], mask) = (test.0.to_le_bytes(), test.1);
         // testb $mask, flags(%rsp)
         out.put(&[0xf6, 0x84, 0x24, a, b, c, d, mask])?;
-        // Not zero is set.
+        // Not zero means set.
         Ok((out.len(), ZERO | !condition & 1))
     }
 
-    /// Writes code for `to` that executes the first instruction with the registers and flags that are saved in `frame`, to which the
-    /// stack pointer points, and saves those that it changes there. Others may be anything afterwards. The word below what the
-    /// stack pointer was is the frame's, and nobody's.
+    /// Writes code for `to` that executes the first instruction with the registers and flags saved
+    /// in `frame`, to which the stack pointer points, and saves the changed ones there. Other
+    /// registers are undefined afterwards. The word below the saved stack pointer belongs to the
+    /// frame, and is unused.
     ///
-    /// Fails with [`Reason::Immovable`] if the instruction uses the stack otherwise than to push or pop a register, or to push a constant,
-    /// or is not followed by the next.
+    /// Errors: [`Reason::Immovable`] if the instruction uses the stack except to push or pop a
+    /// register, or to push a constant, or is not followed by the next instruction.
     pub fn first_within(&self, frame: &Frame, to: u64, out: &mut [u8]) -> Result<Within, Reason> {
         let (at, insn) = self.instructions().next().ok_or(Reason::NoCode)?;
         let mut out = Out::new(out, to);
@@ -150,28 +153,30 @@ fn may_access(insn: &Insn) -> bool {
     }
 }
 
-/// What [`Displaced::first_within`] has written.
+/// Description of the code from [`Displaced::first_within`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Within {
-    /// How many bytes.
+    /// Number of bytes.
     pub len: usize,
-    /// How far from the start the copy of the instruction is, unless it is a push or a pop, which is executed by others.
+    /// Offset of the copy of the instruction, or `None` for a push or a pop, for which other code
+    /// stands.
     pub copy: Option<usize>,
-    /// How far the instruction moves the stack pointer, in bytes; also that in the frame.
+    /// Change of the stack pointer by the instruction, in bytes; the frame has it, too.
     pub stack_moves: i8,
 }
 
-/// What is done with the stack.
+/// Operation on the stack.
 enum OnStack {
-    /// The register of this number is pushed.
+    /// Pushes the register of this number.
     Push(u8),
-    /// This constant is.
+    /// Pushes this constant.
     PushConstant(i32),
-    /// The register is popped.
+    /// Pops the register.
     Pop(u8),
 }
 
-/// Whether it pushes a constant, or pushes or pops all of a register other than the stack pointer.
+/// Returns the operation if it pushes a constant, or pushes or pops a whole register other than the
+/// stack pointer.
 fn pushes_or_pops(insn: &Insn) -> Option<OnStack> {
     let is_plain = insn.encoding() == Encoding::Legacy && insn.map() == 0;
     // With LOCK they are undefined.
@@ -190,7 +195,7 @@ fn pushes_or_pops(insn: &Insn) -> Option<OnStack> {
 }
 
 impl Out<'_> {
-    /// Takes the flags of a mask from where they are saved.
+    /// Loads the flags of a mask from their saved values.
     fn put_flags(&mut self, frame: &Frame, mask: u32) -> Result<(), Reason> {
         let [f0, f1, f2, f3] = frame.flags.to_le_bytes();
         let [a, b, c, d] = mask.to_le_bytes();
@@ -199,7 +204,7 @@ impl Out<'_> {
         self.put(&[0x81, 0xe2, a, b, c, d, 0x52, 0x9d])
     }
 
-    /// Sets AC if it is set where the flags are saved.
+    /// Sets AC if it is set in the saved flags.
     fn put_stac(&mut self, frame: &Frame) -> Result<(), Reason> {
         let [_, _, ac, _] = AC.to_le_bytes();
         let [a, b, c, d] = frame.flags.saturating_add(2).to_le_bytes();
@@ -247,7 +252,7 @@ impl Out<'_> {
         self.put(&offset.to_le_bytes())
     }
 
-    /// Moves these registers from where they are saved, or to there.
+    /// Loads these registers from their saved values, or saves them.
     fn put_moves(&mut self, opcode: u8, registers: u16, frame: &Frame) -> Result<(), Reason> {
         for (number, offset) in (0u8..).zip(frame.registers) {
             if registers >> number & 1 != 0 {
@@ -259,7 +264,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// An instruction with the stack pointer `above` bytes lower than it is meant for.
+    /// Writes an instruction that expects the stack pointer `above` bytes higher.
     fn put_above(&mut self, at: u64, insn: &Insn, above: u32) -> Result<(), Reason> {
         let base = insn.memory_operand().and_then(|memory| memory.base);
         if base != Some(Register::RSP) {
@@ -272,7 +277,7 @@ impl Out<'_> {
         }
         let displacement = insn.displacement().saturating_add(i64::from(above));
         let displacement = i32::try_from(displacement).map_err(|_| Reason::OutOfReach)?;
-        // With a displacement of 32 bits, whatever it had; what follows is the immediate.
+        // Uses a displacement of 32 bits in any case; the immediate follows.
         let modrm = insn.modrm_field().at;
         let head = insn
             .bytes()

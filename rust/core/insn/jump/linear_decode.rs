@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Decoding of pieces of code.
+//! Decoder of pieces of code.
 
 use super::Piece;
 use super::Reason;
@@ -14,16 +14,16 @@ use crate::insn::MAX_LEN;
 use core::cell::Cell;
 use core::ops::Range;
 
-/// How much is read at once.
+/// Number of bytes that are read at once.
 const WINDOW: usize = 128;
 
-/// Code to decode, and how much of it may still be.
+/// Code to decode, with a limit on the number of instructions.
 pub(super) struct Code<'s, S> {
     pub(super) surroundings: &'s S,
     left: Cell<u32>,
 }
 
-/// Part of the code.
+/// Buffer with a part of the code.
 struct Window {
     bytes: [u8; WINDOW],
     start: u64,
@@ -39,7 +39,8 @@ impl Window {
         }
     }
 
-    /// The bytes from `at` on, up to `end`: as many as an instruction may have, or those that are there.
+    /// Returns the bytes from `at` on, up to `end`: the maximum length of an instruction, or as
+    /// many as exist.
     fn at<S: Surroundings>(&mut self, surroundings: &S, at: u64, end: u64) -> &[u8] {
         let wanted = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut offset = usize::try_from(at.wrapping_sub(self.start)).unwrap_or(usize::MAX);
@@ -64,14 +65,15 @@ impl<'s, S: Surroundings> Code<'s, S> {
         }
     }
 
-    /// The instruction at `at`, in a piece that ends at `end`.
+    /// Decodes the instruction at `at`, in a piece that ends at `end`.
     fn decode(&self, window: &mut Window, at: u64, end: u64) -> Result<Insn, Reason> {
         let left = self.left.get().checked_sub(1).ok_or(Reason::TooLarge)?;
         self.left.set(left);
         Insn::decode(window.at(self.surroundings, at, end)).map_err(|_| Reason::Undecodable)
     }
 
-    /// Calls `visit` with each instruction of a piece and its address, from the start on, until it fails.
+    /// Calls `visit` with each instruction of a piece and its address, from the start on, until it
+    /// fails.
     pub(super) fn sweep(
         &self,
         piece: Piece,
@@ -87,14 +89,14 @@ impl<'s, S: Surroundings> Code<'s, S> {
         Ok(())
     }
 
-    /// The instruction at `at` alone.
+    /// Decodes the instruction at `at` alone.
     pub(super) fn one(&self, at: u64, end: u64) -> Result<Insn, Reason> {
         self.decode(&mut Window::new(), at, end)
     }
 
-    /// Whether what follows a piece is reached from its end.
+    /// Returns true if the code after a piece is reached from its end.
     pub(super) fn falls_out(&self, piece: Piece) -> Result<bool, Reason> {
-        // Where the padding begins that is at the end, if nothing falls into it.
+        // Start of the padding at the end, if no code falls into it.
         let mut padding = None;
         self.sweep(piece, |at, insn| {
             if is_padding(insn) && padding.is_some() {
@@ -110,7 +112,7 @@ impl<'s, S: Surroundings> Code<'s, S> {
         }
     }
 
-    /// Whether a piece has a jump into a range.
+    /// Returns true if a piece has a jump into a range.
     pub(super) fn branches_into(&self, piece: Piece, range: &Range<u64>) -> Result<bool, Reason> {
         let mut found = false;
         self.sweep(piece, |at, insn| {
@@ -120,7 +122,7 @@ impl<'s, S: Surroundings> Code<'s, S> {
         Ok(found)
     }
 
-    /// Whether it jumps to an address that is not in it.
+    /// Returns true if it jumps to an address that the instruction does not contain.
     pub(super) fn is_indirect_jump(&self, at: u64, insn: &Insn) -> bool {
         match insn.flow() {
             Flow::Jump(Target::Register(_) | Target::Memory(_)) | Flow::FarJump => true,
@@ -132,7 +134,7 @@ impl<'s, S: Surroundings> Code<'s, S> {
     }
 }
 
-/// Where it goes, unless it is a call or not known.
+/// Returns the destination of a jump, unless it is a call or unknown.
 pub(super) fn jump_target(at: u64, insn: &Insn) -> Option<u64> {
     match insn.flow() {
         Flow::Call(_) => None,
@@ -140,8 +142,8 @@ pub(super) fn jump_target(at: u64, insn: &Insn) -> Option<u64> {
     }
 }
 
-/// Whether the next instruction does not run after this one. That after the `ud2` of a `WARN()` does; but it is never the
-/// last of a piece.
+/// Returns true if the next instruction does not run after this one. After the `ud2` of a `WARN()`
+/// it does, but that is never the last of a piece.
 pub(super) fn ends_flow(insn: &Insn) -> bool {
     matches!(
         insn.flow(),
@@ -155,7 +157,7 @@ pub(super) fn ends_flow(insn: &Insn) -> bool {
     )
 }
 
-/// What is put between functions, and after what does not return.
+/// Returns true for filler between functions, and after calls that do not return.
 pub(super) fn is_padding(insn: &Insn) -> bool {
     let nothing = match Probe::of(insn) {
         Probe::Emulate(emulation) => {

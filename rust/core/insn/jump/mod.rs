@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a jump can replace the instructions at a place, and how they run elsewhere.
+//! Analysis for optprobes: can a jump replace the instructions at an address, and how do they run
+//! elsewhere?
 //!
-//! A jump takes 5 bytes, and so *displaces* the instructions that begin in them. [`displaceable`] says whether those at
-//! an address can be displaced, or the [`Reason`] why not; [`Displaced`] writes them so that they do the same from
-//! another address.
+//! A jump takes 5 bytes, and so *displaces* the instructions that begin in them. [`displaceable`]
+//! checks the instructions at an address, and returns them or the [`Reason`] against it.
+//! [`Displaced`] relocates them with the same effect to another address.
 //!
-//! The rules, of which the first four are about what is displaced and the others about the rest of the code:
+//! The rules, of which the first four are about the displaced bytes and the others about the rest
+//! of the code:
 //!
 //! - the 5 bytes and the displaced instructions are in one symbol;
-//! - each of those can be probed and moved. A branch is aimed at where it went. A call has to be the last, so that it
-//!   returns to what follows the displaced instructions: a task may sleep in what was called, before the jump is
-//!   written and after it is removed;
-//! - nothing else writes there, or looks the address up: see [`Surroundings::reserved`];
-//! - where the flow ends before the 5 bytes do, what is left of them is padding;
-//! - nothing enters the bytes after the first. A branch, the address of an instruction as an operand, the entries of a
-//!   jump table, the targets of jump labels and of exception fixups all count. A jump to an address that is not known
-//!   refuses the whole function, and so does `std`: code that a jump calls counts on the direction flag.
+//! - each of those can be probed and relocated. A branch keeps its destination. A call has to be
+//!   the last, so that it returns to the code after the displaced instructions: a task may sleep in
+//!   the callee, before the jump is written and after it is removed;
+//! - no other code writes there, or looks the address up: see [`Surroundings::reserved`];
+//! - if the flow ends before the 5 bytes do, the rest of them is padding;
+//! - the bytes after the first are not entered. Possible entries are branches, the address of an
+//!   instruction as an operand, jump tables, and the targets of jump labels and of exception
+//!   fixups. A jump to an unknown address refuses the whole function, and so does `std`: the callee
+//!   of a jump relies on the direction flag.
 //!
-//! "The rest" is more than the symbol. A label in assembly ends the symbol before it, though the function goes on, and
-//! the compiler moves a function's unlikely part to a place of its own. So neighbours are looked at too, if code goes
-//! from one to the other, and what the function jumps to.
+//! The rest of the code is more than the symbol. A label in assembly ends the symbol before it,
+//! though the function continues. The compiler moves a function's cold part elsewhere. So the
+//! search includes neighbours to which code falls through or jumps, and other jump targets of the
+//! function.
 //!
-//! Contexts: any that the [`Surroundings`] can be asked in. Nothing here allocates, locks or panics, whatever the bytes; the
-//! time is bounded by [`MOST_DECODED`].
+//! Contexts: those of the [`Surroundings`]. Nothing here allocates, locks or panics, for any bytes;
+//! the time is bounded by [`MOST_DECODED`].
 
 mod displaced;
 mod function_scan;
@@ -46,74 +50,78 @@ pub use inline_exec::Frame;
 pub use inline_exec::Within;
 pub use inline_exec::MAX_WITHIN;
 
-/// How many bytes a jump has.
+/// Length of a jump in bytes.
 pub const JUMP_LEN: usize = 5;
 
-/// How many instructions are decoded before an analysis gives up.
+/// Maximum number of instructions that an analysis decodes.
 pub const MOST_DECODED: u32 = 200_000;
 
-/// A part of code that a symbol names: from its address to the next symbol.
+/// Code of a symbol: from its address to the next symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The address of its first byte.
+    /// Address of its first byte.
     pub start: u64,
-    /// The address after its last byte.
+    /// Address after its last byte.
     pub end: u64,
 }
 
 impl Piece {
-    /// Whether an address is in it.
+    /// Returns true if an address is in it.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
 
-    /// Whether an address is in it and not its first.
+    /// Returns true if an address is in it and not its first.
     pub fn has_inside(&self, address: u64) -> bool {
         self.contains(address) && address != self.start
     }
 }
 
-/// What only the kernel knows. All addresses are those at which code runs.
+/// Knowledge of the kernel. All addresses are those at which code runs.
 pub trait Surroundings {
-    /// The symbol that an address is in, if it is in code that stays as long as what is analysed, and is not what the kernel jumps to
-    /// in order to return. Symbols without a gap between them are neighbours.
+    /// Returns the symbol that contains an address. The code must exist as long as the analysed
+    /// code, and must not be a return thunk. Symbols without a gap between them are neighbours.
     fn piece(&self, address: u64) -> Option<Piece>;
 
     /// Copies code from `at` on, and returns how many bytes there were. They are the original ones: without breakpoints
     /// and jumps of probes. Where those are not known (a debugger's breakpoint) the code ends.
     fn code(&self, at: u64, out: &mut [u8]) -> usize;
 
-    /// Copies data from `at` on that is never written. False if it is not all of this kind.
+    /// Copies data from `at` on that is never written. Returns false if a byte is not of this kind.
     fn rodata(&self, at: u64, out: &mut [u8]) -> bool;
 
-    /// Whether a compiler has made the function that starts there, so that nobody jumps into it from elsewhere but its
-    /// own `.cold` part, and nothing falls into it. An ftrace site at its start, or after its ENDBR, says so, or a name that
-    /// the Rust compiler has made (`_R...`): few of its functions have sites.
+    /// Returns true if a compiler has made the function that starts there. Then only its own
+    /// `.cold` part jumps into it from elsewhere, and no code falls into it. An ftrace site at its
+    /// start, or after its ENDBR, shows this, or a name from the Rust compiler (`_R...`): few of
+    /// its functions have sites.
     fn is_compiled(&self, start: u64) -> bool;
 
-    /// Whether the symbol that starts there is a part of a function that lies elsewhere, its `.cold` part: the function may
-    /// jump into it anywhere.
+    /// Returns true if the symbol that starts there is a part of a function elsewhere, its `.cold`
+    /// part: the function may jump into it anywhere.
     fn is_part(&self, start: u64) -> bool;
 
-    /// Whether a jump to that address is one to the address in a register: the thunks `__x86_indirect_thunk_*` and what
-    /// takes their place.
+    /// Returns true if a jump to that address is one to the address in a register: the thunks
+    /// `__x86_indirect_thunk_*` and their replacements.
     fn is_indirect_thunk(&self, address: u64) -> bool;
 
-    /// Whether indirect jumps of compiled functions may lead into them: by jump tables, or `goto *address`. In a kernel for IBT
-    /// they lead to an ENDBR there, which is never displaced. Retpolines are no reason: `goto *address` goes through them.
+    /// Returns true if indirect jumps of compiled functions may lead into them: by jump tables, or
+    /// `goto *address`. In a kernel for IBT they lead to an ENDBR there, which is never displaced.
+    /// Retpolines do not change this: `goto *address` uses them.
     fn has_jump_tables(&self) -> bool;
 
-    /// What forbids that the bytes of a range are changed, or that instructions in it run elsewhere.
+    /// Returns the reason for which the bytes of a range must not be changed, or its instructions
+    /// not run elsewhere.
     fn reserved(&self, range: Range<u64>) -> Option<Reserved>;
 
-    /// Whether a jump label or the fixup of an exception leads into a range.
+    /// Returns the entry if a jump label or the fixup of an exception leads into a range.
     fn enters(&self, range: Range<u64>) -> Option<Entry>;
 
-    /// Calls `found` with each address to which a jump label or the fixup of an exception leads from a range.
+    /// Calls `found` with each address to which a jump label or the fixup of an exception leads
+    /// from a range.
     fn exits(&self, range: Range<u64>, found: &mut dyn FnMut(u64));
 }
 
-/// What else is at a place.
+/// Other use of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// A jump label, patched whenever its key changes.
@@ -128,7 +136,7 @@ pub enum Reserved {
     Trap,
 }
 
-/// How code is entered.
+/// Way by which code is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// By a branch.
@@ -139,34 +147,34 @@ pub enum Entry {
     JumpLabel,
     /// By the fixup of an exception.
     Fixup,
-    /// Its address is an operand of an instruction.
+    /// The address is an operand of an instruction.
     Address,
 }
 
-/// Why instructions cannot be displaced.
+/// Reason for which instructions cannot be displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no code, or it cannot be read.
     NoCode,
     /// Not the start of an instruction.
     NotAnInstruction,
-    /// Something in the function is no instruction.
+    /// Bytes in the function are not an instruction.
     Undecodable,
-    /// The function, with what belongs to it, is too large to be analysed.
+    /// The function, with its other parts, is too large to be analysed.
     TooLarge,
     /// The symbol ends before the displaced instructions do.
     NoRoom,
-    /// The flow ends before the 5 bytes do, and what follows is no padding.
+    /// The flow ends before the 5 bytes do, and the next bytes are not padding.
     NotPadding,
-    /// The function that may jump into the symbol lies elsewhere.
+    /// The function that may jump into the symbol is elsewhere.
     Part,
-    /// Something else is there.
+    /// The instruction has another use.
     Reserved(Reserved),
     /// The bytes after the first are entered.
     Entered(Entry),
-    /// The function jumps to an address that is not known.
+    /// The function jumps to an unknown address.
     IndirectJump,
-    /// The function sets the direction flag, with which nothing else may be called.
+    /// The function sets the direction flag, with which other code must not be called.
     Direction,
     /// A call would return into the bytes of the jump.
     Call,
@@ -174,15 +182,15 @@ pub enum Reason {
     Unprobeable(Unprobeable),
     /// An instruction whose length could be misjudged.
     NewEncoding,
-    /// A call whose operand is relative to the stack pointer, which a jump would see after the push; or what has to follow
-    /// the instruction before it at once.
+    /// A call whose operand is relative to the stack pointer, which a jump would see after the
+    /// push; or an instruction that must directly follow the one before it.
     Immovable,
-    /// Something is more than 2 GiB from where the instructions are to run, or there is no room for them.
+    /// A target is more than 2 GiB from the copy of the instructions, or there is no room for them.
     OutOfReach,
 }
 
 impl Reason {
-    /// For people.
+    /// Returns the text for messages.
     pub fn text(self) -> &'static str {
         match self {
             Self::NoCode => "no code",
@@ -213,7 +221,7 @@ impl Reason {
     }
 }
 
-/// The symbol that an address is in, of which what may enter it can be found.
+/// Returns the symbol that contains an address, if the entries into it can be found.
 fn whole<S: Surroundings>(address: u64, surroundings: &S) -> Result<Piece, Reason> {
     let piece = surroundings.piece(address).ok_or(Reason::NoCode)?;
     match surroundings.is_part(piece.start) {
@@ -224,8 +232,8 @@ fn whole<S: Surroundings>(address: u64, surroundings: &S) -> Result<Piece, Reaso
 
 /// Finds the instructions that a jump at `address` displaces, if it may.
 ///
-/// What is answered holds as long as what the surroundings say: others must be kept from patching code, and modules from
-/// coming and going, until the jump is written.
+/// The result is valid as long as the surroundings do not change: until the jump is written, the
+/// caller has to exclude patching of code and loading and unloading of modules.
 pub fn displaceable<S: Surroundings>(address: u64, surroundings: &S) -> Result<Displaced, Reason> {
     let code = Code::new(surroundings);
     let piece = whole(address, surroundings)?;
@@ -247,17 +255,18 @@ pub fn displaceable<S: Surroundings>(address: u64, surroundings: &S) -> Result<D
     }
 }
 
-/// What [`search`] finds in a function.
+/// Result of [`search`] in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// An instruction begins there.
     Start(u64),
-    /// Something leads there, or may.
+    /// Code leads there, or may.
     Entered(u64, Entry),
 }
 
-/// Calls `visit` with what [`displaceable`] asks of the rest of the function that the piece belongs to, for all places of it at
-/// once: for who has to look at many. Fails where every place of the function would be refused.
+/// Calls `visit` with the facts that [`displaceable`] needs about the rest of the function of a
+/// piece, for all addresses of it at once: for callers that check many. Fails if every address of
+/// the function would be refused.
 pub fn search<S: Surroundings>(
     piece: Piece,
     surroundings: &S,
@@ -270,7 +279,8 @@ pub fn search<S: Surroundings>(
     })
 }
 
-/// As [`displaceable`], as far as the displaced instructions themselves say. The others of its rules are for what [`search`] finds.
+/// Checks the displaced instructions alone, as [`displaceable`]. Its other rules need the results
+/// of [`search`].
 pub fn displaceable_alone<S: Surroundings>(
     address: u64,
     surroundings: &S,

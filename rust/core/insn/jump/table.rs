@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Jump tables: what a `switch` jumps to.
+//! Jump tables of `switch`.
 
 use super::Surroundings;
 use crate::insn::Flow;
@@ -13,11 +13,11 @@ pub(super) struct Table {
     at: u64,
 }
 
-/// More entries than any `switch` of a kernel has.
+/// More entries than a `switch` of a kernel has.
 const MOST_ENTRIES: u64 = 4096;
 
 impl Table {
-    /// That of `jmp *table(,%index,8)`.
+    /// Returns the table of `jmp *table(,%index,8)`.
     pub(super) fn of(insn: &Insn) -> Option<Self> {
         let Flow::Jump(Target::Memory(memory)) = insn.flow() else {
             return None;
@@ -29,7 +29,7 @@ impl Table {
         })
     }
 
-    /// Its entries. Where it ends is not known: the caller stops at the first that cannot be one.
+    /// Returns its entries. The end is unknown: the caller stops at the first invalid one.
     pub(super) fn entries<'a, S: Surroundings>(
         &self,
         surroundings: &'a S,

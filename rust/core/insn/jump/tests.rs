@@ -9,15 +9,15 @@ const AT: u64 = 0xffff_ffff_8100_0000;
 const COLD: u64 = 0xffff_ffff_8200_0000;
 const RODATA: u64 = 0xffff_ffff_8300_0000;
 
-/// Two stretches of code with their symbols, and data.
+/// Two ranges of code with their symbols, and data.
 #[derive(Default)]
 struct Image {
     code: Vec<u8>,
-    /// Where symbols begin in the code.
+    /// Starts of symbols in the code.
     symbols: Vec<usize>,
     compiled: Vec<u64>,
     cold: Vec<u8>,
-    /// Where another unlikely part begins in that.
+    /// Start of another cold part in that.
     second: Option<usize>,
     rodata: Vec<u64>,
     reserved: Option<(u64, Reserved)>,
@@ -188,12 +188,13 @@ fn jump_tables() {
     switch.cold = vec![0xc3];
     switch.rodata = vec![AT + 5, COLD, AT + 2, 0];
     assert_eq!(at(&switch, 0), Err(Reason::Entered(Entry::Table)));
-    // What the table leads to jumps back.
+    // The target of the table jumps back.
     switch.rodata = vec![AT + 5, COLD, 0];
     assert!(at(&switch, 0).is_ok());
     switch.cold = cold_to(AT + 2);
     assert_eq!(at(&switch, 0), Err(BRANCH));
-    // clang leaves entries for what cannot be: the end of the function, which is where the next one begins.
+    // clang leaves entries for impossible values: the end of the function, which is the start of
+    // the next one.
     let mut dangling = with(&jump);
     let end = AT + dangling.code.len() as u64;
     dangling.symbols.push(dangling.code.len());
@@ -203,24 +204,24 @@ fn jump_tables() {
     assert_eq!(at(&dangling, 0), Err(Reason::Entered(Entry::Table)));
     dangling.rodata = vec![AT + 5, end, 0];
     assert!(at(&dangling, 0).is_ok());
-    // So does that of the unlikely part, whose table leads into the function.
+    // The table of the cold part leads into the function, too.
     dangling.cold = [&jump[..], &cold_to(AT + 5)[..]].concat();
     dangling.rodata = vec![COLD, end, COLD + 13, AT + 2, 0];
     assert_eq!(at(&dangling, 0), Err(Reason::Entered(Entry::Table)));
-    // Or the end of the unlikely part, which is where another function begins.
+    // Or the end of the cold part, which is the start of another function.
     dangling.cold = vec![0x90, 0xc3, 0xc3];
     dangling.second = Some(2);
     dangling.compiled.push(COLD + 2);
     dangling.rodata = vec![AT + 5, COLD + 2, AT + 2, 0];
     assert_eq!(at(&dangling, 0), Err(Reason::Entered(Entry::Table)));
-    // Jumps to what is in a register or in a structure.
+    // Jumps to an address in a register or in a structure.
     assert_eq!(at(&with(&[0xff, 0xe0]), 0), Err(Reason::IndirectJump));
     assert_eq!(at(&with(&[0xff, 0x60, 8]), 0), Err(Reason::IndirectJump));
     let mut thunk = with(&[0xe9, 0, 1, 0, 0]);
     assert!(at(&thunk, 0).is_ok());
     thunk.thunk = Some(AT + 12 + 0x100);
     assert_eq!(at(&thunk, 0), Err(Reason::IndirectJump));
-    // Without jump tables those of compiled functions leave them.
+    // Without jump tables, those of compiled functions leave them.
     thunk.no_tables = true;
     assert_eq!(at(&thunk, 0), Err(Reason::IndirectJump));
     thunk.compiled = vec![AT];
@@ -261,16 +262,16 @@ fn cold_parts() {
         image.second = Some(6);
         assert_eq!(at(&image, 0).map(|_| ()), wanted, "{target}");
     }
-    // Into it the function may jump anywhere, as it does here.
+    // The function may jump into it anywhere, as it does here.
     let mut image = with(&[&[0x0f, 0x85][..], &(way + 1).to_le_bytes()].concat());
     image.cold = vec![0x90; 8];
     let cold = displaceable(COLD, &image).map(|_| ());
     assert_eq!(cold, Err(Reason::Part));
-    // A tail call of a function is not followed, whatever is in it.
+    // A tail call of a function is not followed.
     let mut image = with(&jump);
     image.cold = vec![0xff, 0xe0];
     assert!(at(&image, 0).is_ok());
-    // But a part that comes back has to be understood.
+    // But a part that jumps back has to be understood.
     image.cold = [cold_to(AT + 5), vec![0xff, 0xe0]].concat();
     assert_eq!(at(&image, 0), Err(Reason::IndirectJump));
     image.compiled = vec![COLD];
