@@ -23,9 +23,9 @@ pub enum Command<'a> {
 /// Contents of a record for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// That there was one.
+    /// The fact of the call.
     Count,
-    /// How long it took.
+    /// The duration of the call.
     Time,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The commands of the `ferrotrace_kprobe_events` module, each a line of text.
+//! Commands of the `ferrotrace_kprobe_events` module, each a line of text.
 //!
 //! ```text
 //! p NAME SYMBOL[+OFFSET] [ARGS]   a probe on an instruction
@@ -9,22 +9,23 @@
 //! -*                              removes all
 //! ```
 //!
-//! ARGS are what is read at a hit, and on what conditions it counts: see [`probe_args`](crate::probe_args).
+//! ARGS are the arguments that a hit reads, and the conditions on which it counts: see
+//! [`probe_args`](crate::probe_args).
 
 use crate::probe_args::Args;
 
-/// The most bytes of a probe's name.
+/// Maximum number of bytes of a probe's name.
 pub const NAME_MAX: usize = 63;
 
-/// The most bytes of a symbol's name.
+/// Maximum number of bytes of a symbol's name.
 pub const SYMBOL_MAX: usize = 511;
 
-/// What a probe is on.
+/// Kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An instruction.
+    /// On an instruction.
     Point,
-    /// The return of a function.
+    /// On the return of a function.
     Return,
 }
 
@@ -33,15 +34,15 @@ pub enum Kind {
 pub enum Command<'a> {
     /// Adds a probe.
     Add {
-        /// What it is on.
+        /// Kind of the probe.
         kind: Kind,
-        /// Its name.
+        /// Name.
         name: &'a str,
-        /// The function.
+        /// Function.
         symbol: &'a str,
-        /// Bytes from its start to the instruction.
+        /// Number of bytes from its start to the instruction.
         offset: u32,
-        /// What is read.
+        /// Arguments and conditions.
         args: Args<'a>,
     },
     /// Removes the probe of that name.
@@ -51,7 +52,7 @@ pub enum Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Parses a line, without its end. `None` if it is not a command.
+    /// Parses a line, without its end. Returns `None` if it is not a command.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let line = core::str::from_utf8(line).ok()?;
         match line.strip_prefix('-') {
@@ -83,7 +84,8 @@ impl<'a> Command<'a> {
     }
 }
 
-/// The lines of a text that are not blank, without white space at their ends. With each comes how many bytes there are up to its end.
+/// Returns the lines of a text that are not blank, without white space at their ends, each with the
+/// number of bytes up to its end.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     let ends = lines.scan(0_usize, |end, line| {
@@ -93,7 +95,7 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     ends.filter(|(line, _)| !line.is_empty())
 }
 
-/// The first word, and what follows it.
+/// Splits off the first word.
 fn first_word(text: &str) -> Option<(&str, &str)> {
     let blank = [' ', '\t'];
     let text = text.trim_start_matches(blank);
@@ -101,14 +103,14 @@ fn first_word(text: &str) -> Option<(&str, &str)> {
     (!text.is_empty()).then_some(word)
 }
 
-/// A probe's name, if it is one.
+/// Returns a probe's name, if it is valid.
 fn name(text: &str) -> Option<&str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     let good = !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(fits);
     good.then_some(text)
 }
 
-/// `SYMBOL`, `SYMBOL+12` or `SYMBOL+0xc`.
+/// Parses `SYMBOL`, `SYMBOL+12` or `SYMBOL+0xc`.
 fn place(text: &str) -> Option<(&str, u32)> {
     let (symbol, offset) = match text.split_once('+') {
         Some((symbol, offset)) => (symbol, number(offset)?),

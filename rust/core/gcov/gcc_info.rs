@@ -143,7 +143,7 @@ impl Info {
         Ok(info)
     }
 
-    /// Goes through all functions, and finds how much there is of everything.
+    /// Checks all functions, and adds up the sizes.
     fn measure<M: Memory>(&mut self, memory: &M) -> Result<(), Refusal> {
         let bytes = u64::from(self.n_functions).saturating_mul(8);
         if self.n_functions != 0 && !memory.is_readable(self.functions, bytes) {
@@ -167,7 +167,7 @@ impl Info {
                 let count = usize::try_from(set.count).unwrap_or(usize::MAX);
                 counters = counters.saturating_add(count);
             }
-            // Here, so that sets which lie on top of each other do not keep us for long.
+            // Checked here, so that overlapping sets do not take long.
             if len.bytes() > MAX_BYTES || counters > MAX_BYTES {
                 return Err(Refusal::TooLarge);
             }
@@ -176,32 +176,32 @@ impl Info {
         Ok(())
     }
 
-    /// What the compiler says of itself.
+    /// Returns the compiler's version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// How its files are laid out.
+    /// Returns the layout of its files.
     pub fn format(&self) -> &'static Format {
         self.format
     }
 
-    /// Says to which notes (`.gcno`) the object belongs.
+    /// Returns the stamp, which identifies the notes (`.gcno`) of the object.
     pub fn stamp(&self) -> u32 {
         self.stamp
     }
 
-    /// A checksum of the object; 0 before GCC 12, which has none.
+    /// Returns the checksum of the object; 0 before GCC 12, which has none.
     pub fn checksum(&self) -> u32 {
         self.checksum
     }
 
-    /// How many functions it has, with those that belong to other objects.
+    /// Returns the number of its functions, including those of other objects.
     pub fn n_functions(&self) -> u32 {
         self.n_functions
     }
 
-    /// The most bytes that its file can have, whatever the values of its counters.
+    /// Returns the maximum number of bytes of its file, for any values of its counters.
     pub fn max_len(&self) -> usize {
         usize::try_from(self.max_len).unwrap_or(usize::MAX)
     }

@@ -25,7 +25,6 @@
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, for any memory or bytes. The time is
 //! proportional to the size of an object, so the caller should be able to sleep.
-//! proportion to the size of an object, so the caller should be able to sleep.
 
 mod counter_merge;
 mod format;

@@ -5,7 +5,6 @@
 //! A copy could execute them as well. For probes with a post handler, this saves the return to the
 //! copy and another trap. Instructions that both read and write memory are left to the copy,
 //! because the two accesses must not be separated.
-//! the two accesses.
 
 use super::emulate::pop;
 use super::emulate::push;
@@ -54,7 +53,7 @@ enum Kind {
     Compare(Arithmetic),
     /// Compares, with the first operand in memory.
     CompareMemory(Arithmetic, Memory),
-    /// To memory.
+    /// Stores to memory.
     Store(Memory),
 }
 

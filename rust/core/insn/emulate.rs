@@ -77,7 +77,7 @@ enum Operation {
     JumpIf(Condition, i64),
     Loop {
         kind: LoopKind,
-        /// The bits of the counter that are used.
+        /// Mask of the counter's bits.
         mask: u64,
         distance: i64,
     },

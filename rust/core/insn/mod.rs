@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! x86-64 instructions in long mode: how long they are, where they go, and what a kprobe may do with them.
+//! x86-64 instructions in long mode: their lengths, their control flow, and the ways to probe them.
 //!
-//! - [`Insn::decode`] finds the parts of an instruction: prefixes, opcode, ModRM, displacement, immediate.
-//! - [`Insn::flow`] says what runs after it.
-//! - [`relocate`] copies one so that it does the same at another address.
-//! - [`Probe::of`] says how a probe executes one: emulated, from a copy, or not at all and by which rule.
+//! - [`Insn::decode`] finds the parts of an instruction: prefixes, opcode, ModRM, displacement,
+//!   immediate.
+//! - [`Insn::flow`] returns the control flow after it.
+//! - [`relocate`] copies one with the same effect to another address.
+//! - [`Probe::of`] returns how a probe executes one: by emulation, from a copy, or not at all and
+//!   by which rule.
 //! - [`Emulation`] executes one on a [`Machine`].
-//! - [`Insn::cannot_fault`] says whether one is surely executed.
-//! - [`Compute`] executes one that a copy could execute too, within the trap.
-//! - [`write_apart`] writes a function that executes one there that [`Uses`] knows.
-//! - [`Uses`] says which registers one reads and writes.
-//! - [`Boundaries`] walks through code.
-//! - [`jump::displaceable`] says whether a jump can replace what is at a place.
+//! - [`Insn::cannot_fault`] returns true if one is surely executed.
+//! - [`Compute`] executes one in the trap that a copy could execute, too.
+//! - [`write_apart`] writes a stub that executes one that [`Uses`] knows.
+//! - [`Uses`] has the registers that one reads and writes.
+//! - [`Boundaries`] decodes code linearly.
+//! - [`jump::displaceable`] checks if a jump can replace the code at an address.
 //!
-//! The decoder knows which operand bytes follow an opcode. It does not decide whether a CPU has the instruction:
-//! `vaddps` with reserved bits set has a length. In the maps into which vendors put new instructions (0f 38, 0f 3a,
-//! VEX, EVEX, XOP), the map alone decides on the operand bytes, even for opcodes that do not exist yet.
+//! The decoder knows the operand bytes of each opcode. It does not decide if a CPU has the
+//! instruction: `vaddps` with reserved bits set has a length. In the maps into which vendors put
+//! new instructions (0f 38, 0f 3a, VEX, EVEX, XOP), the map alone decides on the operand bytes,
+//! even for opcodes that do not exist yet.
 //!
-//! Where vendors differ it decodes as Intel does, which is what the kernel's own decoder assumes: a near
+//! For differences between vendors it decodes as Intel does, like the kernel's own decoder: a near
 //! branch ignores the prefix 66. [`Probe::of`] refuses those.
 //!
-//! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
+//! Contexts: any. Nothing here allocates, locks or panics, for any bytes.
 
 mod alu;
 mod boundaries;
@@ -71,5 +74,5 @@ pub use stub::Platform;
 pub use stub::Saved;
 pub use stub::MAX_APART;
 
-/// The longest instruction, in bytes; the CPU refuses a longer one.
+/// Maximum length of an instruction, in bytes; the CPU refuses a longer one.
 pub const MAX_LEN: usize = 15;

@@ -6,15 +6,16 @@ use super::operands::Encoding;
 use super::operands::Insn;
 
 impl Insn {
-    /// Whether the instruction is surely executed when the kernel comes to it: it works on registers, on a value that it has itself,
-    /// and at most on the word at the stack pointer, without which the kernel does not go on anyway. It divides nothing, and needs
-    /// no right or state. False if that is not sure.
+    /// Returns true if the instruction is surely executed once the kernel reaches it. Such an
+    /// instruction uses registers, its own constants, and at most the word at the stack pointer,
+    /// without which the kernel cannot continue anyway. It does not divide, and needs no privilege
+    /// or state. Returns false if that is unknown.
     ///
-    /// What a branch leads to may fault, but that is another instruction's.
+    /// The target of a branch may fault, but as another instruction.
     pub fn cannot_fault(&self) -> bool {
         let prefixes = self.prefixes();
         let plain = self.encoding() == Encoding::Legacy && !self.is_forced_emulation();
-        // With some of these prefixes it is another instruction, or one that is not defined.
+        // With some of these prefixes it is another or an undefined instruction.
         if !plain || prefixes.lock || prefixes.repeat.is_some() {
             return false;
         }
@@ -25,7 +26,7 @@ impl Insn {
         }
     }
 
-    /// Of ModRM, if that names a register: the member of a group.
+    /// Returns the member of a group, from ModRM, if that names a register.
     fn of_register(&self) -> Option<u8> {
         let modrm = self.modrm().filter(|modrm| modrm.mode() == 3)?;
         Some(modrm.reg())
@@ -39,16 +40,16 @@ impl Insn {
             // add, or, adc, sbb, and, sub, xor, cmp: with ModRM, and with the accumulator.
             opcode @ 0x00..=0x3f if opcode & 7 < 4 => member.is_some(),
             opcode @ 0x00..=0x3f => opcode & 7 < 6,
-            // push and pop of registers and of values.
+            // push and pop of registers and of constants.
             0x50..=0x5f | 0x68 | 0x6a => true,
-            // movsxd, imul, test, xchg, mov; the group with values.
+            // movsxd, imul, test, xchg, mov; the group with constants.
             0x63 | 0x69 | 0x6b | 0x80 | 0x81 | 0x83..=0x8b => member.is_some(),
             0x70..=0x7f | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb => may_branch,
-            // lea accesses nothing; of a register there is none.
+            // lea accesses nothing; with a register it is undefined.
             0x8d => member.is_none(),
             // nop, xchg, cbw, cwd.
             0x90..=0x99 => true,
-            // test and mov of values.
+            // test and mov of constants.
             0xa8 | 0xa9 | 0xb0..=0xbf => true,
             // Shifts and rotations.
             0xc0 | 0xc1 | 0xd0..=0xd3 => member.is_some(),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A decoded instruction and its parts.
+//! Decoded instructions and their parts.
 
 use super::MAX_LEN;
 
-/// A general register, by its number: 0 to 15 are rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15; those
-/// of APX go on to 31.
+/// A general register, by its number: 0 to 15 are rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to
+/// r15; up to 31 are those of APX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register(u8);
 
@@ -17,18 +17,18 @@ impl Register {
     /// The stack pointer.
     pub const RSP: Self = Self(4);
 
-    /// The register of a number, which is taken modulo 32.
+    /// Returns the register of a number, which is taken modulo 32.
     pub fn new(number: u8) -> Self {
         Self(number & 31)
     }
 
-    /// Its number, `0..32`.
+    /// Returns its number, `0..32`.
     #[inline]
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// Whether only APX has it.
+    /// Returns true if only APX has it.
     pub fn is_extended(self) -> bool {
         self.0 >= 16
     }
@@ -52,7 +52,7 @@ pub enum Segment {
     Gs,
 }
 
-/// Legacy prefixes. Those of es, cs, ss and ds mean nothing in 64-bit mode and are left out.
+/// Legacy prefixes. The ones of es, cs, ss and ds have no effect in 64-bit mode and are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
     /// 66.
@@ -68,7 +68,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Records a prefix; false if the byte is not one.
+    /// Records a prefix; returns false if the byte is not one.
     pub(super) fn take(&mut self, byte: u8) -> bool {
         match byte {
             0x26 | 0x2e | 0x36 | 0x3e => (),
@@ -85,7 +85,7 @@ impl Prefixes {
     }
 }
 
-/// How the opcode is written.
+/// Encoding of the opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// With escapes 0f, 0f 38, 0f 3a, and optionally REX.
@@ -105,28 +105,28 @@ pub enum Encoding {
 pub struct ModRm(pub u8);
 
 impl ModRm {
-    /// The mode: 3 is a register operand, otherwise memory.
+    /// Returns the mode: 3 is a register operand, otherwise memory.
     pub fn mode(self) -> u8 {
         self.0 >> 6
     }
 
-    /// The register, or the member of a group.
+    /// Returns the register, or the member of a group.
     pub fn reg(self) -> u8 {
         (self.0 >> 3) & 7
     }
 
-    /// The register or memory operand.
+    /// Returns the register or memory operand.
     pub fn rm(self) -> u8 {
         self.0 & 7
     }
 }
 
-/// Where a part of an instruction is.
+/// Position of a part of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Field {
-    /// The offset of its first byte.
+    /// Offset of its first byte.
     pub at: u8,
-    /// How many bytes it has; 0 if there is no such part.
+    /// Number of bytes; 0 if the part is missing.
     pub len: u8,
 }
 
@@ -134,13 +134,13 @@ pub struct Field {
 ///
 /// # Invariants
 ///
-/// `len` is `1..=15`, the bytes from there on are 0, and every [`Field`] is within `len`.
+/// `len` is `1..=15`, the bytes after it are 0, and every [`Field`] is within `len`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insn {
     pub(super) bytes: [u8; MAX_LEN],
     pub(super) len: u8,
     pub(super) prefixes: Prefixes,
-    /// The bits of REX, or of REX2's second byte: W is 8; R, X and B are 4, 2, 1 and 0x40, 0x20, 0x10.
+    /// Bits of REX, or of REX2's second byte: W is 8; R, X and B are 4, 2, 1 and 0x40, 0x20, 0x10.
     pub(super) rex: u8,
     pub(super) forced_emulation: bool,
     pub(super) encoding: Encoding,
@@ -153,39 +153,40 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// How many bytes it has, `1..=15`.
+    /// Returns the number of bytes, `1..=15`.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len()).unwrap_or(&self.bytes)
     }
 
-    /// The legacy prefixes.
+    /// Returns the legacy prefixes.
     pub fn prefixes(&self) -> Prefixes {
         self.prefixes
     }
 
-    /// How the opcode is written.
+    /// Returns the encoding of the opcode.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// The opcode map: 0 for one byte, 1 for 0f, 2 for 0f 38, 3 for 0f 3a; for VEX, EVEX and XOP the number that is in
-    /// the prefix.
+    /// Returns the opcode map: 0 for one byte, 1 for 0f, 2 for 0f 38, 3 for 0f 3a; for VEX, EVEX
+    /// and XOP the number in the prefix.
     pub fn map(&self) -> u8 {
         self.map
     }
 
-    /// The opcode in its map. For a 3DNow! instruction it is 0f, and the suffix is the immediate.
+    /// Returns the opcode in its map. For a 3DNow! instruction it is 0f, and the suffix is the
+    /// immediate.
     pub fn opcode(&self) -> u8 {
         self.byte(self.opcode_at)
     }
 
-    /// Where the opcode is, without its escapes; always one byte.
+    /// Returns the position of the opcode, without its escapes; always one byte.
     pub fn opcode_field(&self) -> Field {
         Field {
             at: self.opcode_at,
@@ -193,50 +194,51 @@ impl Insn {
         }
     }
 
-    /// The ModRM byte.
+    /// Returns the ModRM byte.
     pub fn modrm(&self) -> Option<ModRm> {
         (self.modrm.len != 0).then(|| ModRm(self.byte(self.modrm.at)))
     }
 
-    /// Where the ModRM byte is.
+    /// Returns the position of the ModRM byte.
     pub fn modrm_field(&self) -> Field {
         self.modrm
     }
 
-    /// The SIB byte, which follows ModRM.
+    /// Returns the SIB byte, which follows ModRM.
     pub fn sib(&self) -> Option<u8> {
         let memory = self.modrm().filter(|_| self.memory)?;
         (memory.rm() == 4 && memory.mode() != 3).then(|| self.byte(self.modrm.at.saturating_add(1)))
     }
 
-    /// Where the displacement is: 1 or 4 bytes.
+    /// Returns the position of the displacement: 1 or 4 bytes.
     pub fn displacement_field(&self) -> Field {
         self.displacement
     }
 
-    /// The signed displacement, in bytes; 0 if there is none.
+    /// Returns the signed displacement, in bytes; 0 if there is none.
     pub fn displacement(&self) -> i64 {
         self.signed(self.displacement)
     }
 
-    /// Where the immediate is: 1 to 8 bytes, also an absolute address, the distance of a branch, both
-    /// operands of `enter`, and the suffix of 3DNow!.
+    /// Returns the position of the immediate: 1 to 8 bytes, also an absolute address, the distance
+    /// of a branch, both operands of `enter`, and the suffix of 3DNow!.
     pub fn immediate_field(&self) -> Field {
         self.immediate
     }
 
-    /// The signed immediate; 0 if there is none.
+    /// Returns the signed immediate; 0 if there is none.
     pub fn immediate(&self) -> i64 {
         self.signed(self.immediate)
     }
 
-    /// Whether it begins with the signature with which a guest asks Xen or KVM to emulate what follows (`ud2` and three
-    /// letters). The signature counts as a prefix, as in the kernel's decoder.
+    /// Returns true if it begins with the signature by which a guest asks Xen or KVM to emulate the
+    /// rest (`ud2` and three letters). The signature counts as a prefix, as in the kernel's
+    /// decoder.
     pub fn is_forced_emulation(&self) -> bool {
         self.forced_emulation
     }
 
-    /// Whether it has a memory operand relative to its own address.
+    /// Returns true if it has a memory operand relative to its own address.
     pub fn is_rip_relative(&self) -> bool {
         self.memory
             && self
@@ -244,19 +246,19 @@ impl Insn {
                 .is_some_and(|modrm| modrm.mode() == 0 && modrm.rm() == 5)
     }
 
-    /// The address that an instruction at `address` would use for its RIP-relative operand, if it has one.
-    /// With the prefix 67 it is cut to 32 bits.
+    /// Returns the address of the RIP-relative operand for an instruction at `address`, if it has
+    /// one. With the prefix 67 it is truncated to 32 bits.
     pub fn rip_relative_target(&self, address: u64) -> Option<u64> {
         let target = self.next(address).wrapping_add_signed(self.displacement());
         self.is_rip_relative().then(|| self.truncated(target))
     }
 
-    /// The address after an instruction at `address`.
+    /// Returns the address after an instruction at `address`.
     pub(super) fn next(&self, address: u64) -> u64 {
         address.wrapping_add(u64::from(self.len))
     }
 
-    /// An address, cut to the size that the instruction uses.
+    /// Returns an address, truncated to the instruction's address size.
     pub(super) fn truncated(&self, address: u64) -> u64 {
         match self.prefixes.address_size {
             true => address & 0xffff_ffff,
@@ -264,42 +266,44 @@ impl Insn {
         }
     }
 
-    /// REX.W, or its equivalent in other encodings.
+    /// Returns REX.W, or its equivalent in other encodings.
     pub(super) fn is_wide(&self) -> bool {
         self.rex & 8 != 0
     }
 
-    /// Whether operands have 16 bits.
+    /// Returns true if operands have 16 bits.
     pub(super) fn is_word(&self) -> bool {
         self.prefixes.operand_size && !self.is_wide()
     }
 
-    /// Whether it has a prefix that makes it another instruction in some maps: 66, f2 or f3.
+    /// Returns true if it has a prefix that makes it another instruction in some maps: 66, f2 or
+    /// f3.
     pub(super) fn has_mandatory_prefix(&self) -> bool {
         self.prefixes.operand_size || self.prefixes.repeat.is_some()
     }
 
-    /// Whether it is `jmpabs`, not the `mov` that has the same opcode.
+    /// Returns true for `jmpabs`, and false for the `mov` with the same opcode.
     pub(super) fn is_jmpabs(&self) -> bool {
         self.encoding == Encoding::Rex2 && self.map == 0 && self.opcode() == 0xa1
     }
 
-    /// Whether the opcode is in one of the old maps, which have the one-byte opcodes and the branches.
+    /// Returns true if the opcode is in one of the old maps, which have the one-byte opcodes and
+    /// the branches.
     pub(super) fn is_legacy(&self) -> bool {
         matches!(self.encoding, Encoding::Legacy | Encoding::Rex2)
     }
 
-    /// The register of ModRM.rm, of an opcode or of SIB.base.
+    /// Returns the register of ModRM.rm, of an opcode or of SIB.base.
     pub(super) fn base_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 1) << 3 | (self.rex & 0x10))
     }
 
-    /// The register of ModRM.reg, for an instruction without REX2.
+    /// Returns the register of ModRM.reg, for an instruction without REX2.
     pub(super) fn reg_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 4) << 1)
     }
 
-    /// The register of SIB.index.
+    /// Returns the register of SIB.index.
     pub(super) fn index_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 2) << 2 | (self.rex & 0x20) >> 1)
     }
@@ -308,7 +312,7 @@ impl Insn {
         self.bytes.get(usize::from(at)).copied().unwrap_or(0)
     }
 
-    /// A field as a signed little-endian number.
+    /// Returns a field as a signed little-endian number.
     fn signed(&self, field: Field) -> i64 {
         let start = usize::from(field.at);
         let end = start.saturating_add(usize::from(field.len));

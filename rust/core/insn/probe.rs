@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a probe executes the instruction that its breakpoint replaces.
+//! Execution of the instruction that a probe's breakpoint replaces.
 
 use super::emulate::Emulation;
 use super::flow::Flow;
@@ -9,75 +9,83 @@ use super::operands::Encoding;
 use super::operands::Insn;
 use super::operands::ModRm;
 
-/// How a probe executes an instruction.
+/// Way by which a probe executes an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// By changing the registers: nothing is copied.
+    /// By emulation: nothing is copied.
     ///
-    /// After an emulated `sti` interrupts are enabled at once, while the CPU would wait for one more instruction. If
-    /// that is `hlt`, the `sti` must not be probed either, for the reason of [`Unprobeable::Halt`].
+    /// After an emulated `sti` interrupts are enabled at once, while the CPU would wait for one
+    /// more instruction. If that is `hlt`, the `sti` must not be probed either, for the reason of
+    /// [`Unprobeable::Halt`].
     Emulate(Emulation),
-    /// By running a copy that [`relocate`](super::relocate()) made, with a branch after it. Only what goes on after itself
-    /// is copied, or what faults: the branch may as well be a call of somebody who waits for it.
+    /// From a copy by [`relocate`](super::relocate()), with a branch after it. Only instructions
+    /// that continue with the next one, or that fault, are copied: the branch may as well be a call
+    /// by other code.
     ///
-    /// The copy runs with the flags of the interrupted code, IF included, since `pushfw` stores them. If it faults, it
-    /// is with the copy's address, for which the exception tables have no entry. An x87 instruction leaves the copy's
-    /// address in the FPU's state.
+    /// The copy runs with the flags of the interrupted code, IF included, since `pushfw` stores
+    /// them. A fault has the copy's address, for which the exception tables have no entry. An x87
+    /// instruction leaves the copy's address in the FPU's state.
     Boost,
-    /// By running such a copy with a breakpoint after it, and nothing else up to the end of the slot.
+    /// From such a copy with a breakpoint after it, and no other code up to the end of the slot.
     Step(Step),
     /// Not at all.
     Unprobeable(Unprobeable),
 }
 
-/// Why a copy has to be followed by a breakpoint.
+/// Reason for which a copy has to be followed by a breakpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An encoding that is so new (REX2, EVEX map 4, maps 5 and up) that not all its opcodes are known: if the CPU took
-    /// more bytes for the operands than the decoder does, it would take those of a jump.
+    /// An encoding that is so new (REX2, EVEX map 4, maps 5 and up) that not all its opcodes are
+    /// known. If the CPU took more operand bytes than the decoder, it would take those of a jump.
     NewEncoding,
 }
 
-/// The rule that forbids a probe.
+/// Rule that forbids a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unprobeable {
-    /// `int3`, `int1`, `int n`: a breakpoint or call of other code, whose handler looks at the address.
+    /// `int3`, `int1`, `int n`: a breakpoint or call of other code, whose handler reads the
+    /// address.
     Breakpoint,
-    /// `ud0`, `ud1`, `ud2`, `udb`: the address is looked up in the table of BUG and WARN sites.
+    /// `ud0`, `ud1`, `ud2`, `udb`: the handler looks the address up in the table of BUG and WARN
+    /// sites.
     Undefined,
-    /// `endbr32`, `endbr64`: an indirect branch that finds a breakpoint in its place is a #CP. The instruction after it
-    /// can be probed.
+    /// `endbr32`, `endbr64`: an indirect branch to a breakpoint in its place is a #CP. The
+    /// instruction after it can be probed.
     LandingPad,
-    /// `mov` to ss, `lss`: with a copy, interrupts would not stay blocked until the stack pointer is loaded.
+    /// `mov` to ss, `lss`: with a copy, interrupts would not stay blocked until the stack pointer
+    /// is loaded.
     StackSegment,
     /// A far call, jump or return: code segments are not emulated.
     FarTransfer,
-    /// `iret`, `eretu`, `erets`, `uiret`: ends an exception; a breakpoint there nests within it.
+    /// `iret`, `eretu`, `erets`, `uiret`: ends an exception; a breakpoint there nests in it.
     InterruptReturn,
-    /// `syscall`, `sysenter`, `sysret`, `sysexit`: saves its own address, or has no kernel stack or gs base.
+    /// `syscall`, `sysenter`, `sysret`, `sysexit`: saves its own address, or has no kernel stack or
+    /// gs base.
     SystemTransfer,
     /// `swapgs`: the breakpoint's handler would run with the other gs base.
     SwapGs,
-    /// `hlt`, `mwait`, `mwaitx`: a breakpoint between it and the `sti` before it lets in the interrupt that it has to wait for. And
-    /// a CPU that is offline, or idle, may wait in the copy for longer than any grace period.
+    /// `hlt`, `mwait`, `mwaitx`: a breakpoint between it and the preceding `sti` admits the
+    /// interrupt for which it has to wait. Also, an offline or idle CPU may wait in the copy for
+    /// longer than any grace period.
     Halt,
     /// `xbegin`, `xend`, `xabort`: a breakpoint aborts every transaction, and `xbegin` saves its own address.
     Transaction,
-    /// `vmcall`, `vmrun`, `clgi`, `tdcall` and the like: the hypervisor looks at, or changes, the bytes there.
+    /// `vmcall`, `vmrun`, `clgi`, `tdcall` and the like: the hypervisor reads or changes the bytes
+    /// there.
     Hypervisor,
-    /// `rsm`, `getsec`, `vmlaunch`, SGX: leaves for code in another mode that knows this address.
+    /// `rsm`, `getsec`, `vmlaunch`, SGX: enters code in another mode that knows this address.
     ModeSwitch,
-    /// The signature of forced emulation: the hypervisor looks at the bytes there.
+    /// The signature of forced emulation: the hypervisor reads the bytes there.
     ForcedEmulation,
     /// A near branch with the prefix 66: Intel ignores the prefix, AMD takes 16 bits; even the lengths differ.
     VendorDependent,
-    /// A call or jump through fs, gs or a register of APX, which an emulation cannot read. A copy of a call would push
-    /// the copy's address, and a copy of a jump would not come back.
+    /// A call or jump through fs, gs or a register of APX, which an emulation cannot read. A copy
+    /// of a call would push the copy's address, and a copy of a jump would not return.
     OperandOutOfReach,
 }
 
 impl Probe {
-    /// How a probe executes `insn`.
+    /// Returns the way by which a probe executes `insn`.
     ///
     /// # Examples
     ///
@@ -107,13 +115,13 @@ impl Probe {
         match insn.flow() {
             Flow::Next if new => Self::Step(Step::NewEncoding),
             Flow::Next => Self::Boost,
-            // All else is emulated, or refused above.
+            // All other instructions are emulated, or refused above.
             _ => Self::Unprobeable(Unprobeable::OperandOutOfReach),
         }
     }
 }
 
-/// Rules about what runs next.
+/// Checks the rules about control flow.
 fn unprobeable_by_flow(insn: &Insn) -> Option<Unprobeable> {
     Some(match insn.flow() {
         Flow::Next => return None,
@@ -136,7 +144,7 @@ fn unprobeable_by_flow(insn: &Insn) -> Option<Unprobeable> {
     })
 }
 
-/// A call or jump through a register that the kernel does not save.
+/// Refuses a call or jump through a register that the kernel does not save.
 fn extended(insn: &Insn) -> Option<Unprobeable> {
     match insn.flow() {
         Flow::Call(Target::Register(register)) | Flow::Jump(Target::Register(register)) => register
@@ -146,7 +154,7 @@ fn extended(insn: &Insn) -> Option<Unprobeable> {
     }
 }
 
-/// Rules about instructions after which the next one runs.
+/// Checks the rules about instructions that continue with the next one.
 fn unprobeable_by_opcode(insn: &Insn) -> Option<Unprobeable> {
     if !insn.is_legacy() {
         return None;

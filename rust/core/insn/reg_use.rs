@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an instruction reads and writes, for one that runs while its registers are saved on the stack.
+//! Registers and flags that an instruction reads and writes, for execution with saved registers.
 
 use super::flow::Flow;
 use super::operands::Encoding;
@@ -9,29 +9,29 @@ use super::operands::ModRm;
 use super::operands::Register;
 use super::probe::Probe;
 
-/// The registers but the stack pointer, each a bit with its number.
+/// Bit mask of the registers except the stack pointer.
 const EVERY: u16 = !(1 << RSP);
 const RAX: u8 = 0;
 const RCX: u8 = 1;
 const RDX: u8 = 2;
 const RSP: u8 = 4;
 
-/// What an instruction uses beside memory and what is not a general register. Each bit is a register's number. What it may or
-/// may not write, it also reads here, so that it can be taken from where it was.
+/// Use of registers by an instruction. Each bit is a register's number. A register that it may or
+/// may not write also counts as read, so that its saved value is loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
     /// Registers that it reads.
     pub reads: u16,
     /// Registers that it may write.
     pub writes: u16,
-    /// It reads RFLAGS.
+    /// True if it reads RFLAGS.
     pub reads_flags: bool,
-    /// It may write flags: CF, PF, AF, ZF, SF, OF.
+    /// True if it may write flags: CF, PF, AF, ZF, SF, OF.
     pub writes_flags: bool,
 }
 
 impl Uses {
-    /// All but the stack pointer.
+    /// All except the stack pointer.
     const EVERYTHING: Self = Self {
         reads: EVERY,
         writes: EVERY,
@@ -39,9 +39,10 @@ impl Uses {
         writes_flags: true,
     };
 
-    /// What an instruction uses after which the next one runs. `None` if it does not do the same with another stack pointer, even
-    /// if an operand in memory that is relative to that is adjusted; and for what changes the direction of strings or
-    /// whether the kernel may access user memory, and what divides: it may fault.
+    /// Returns the use of registers by an instruction that continues with the next one. Returns
+    /// `None` for an instruction with another effect on another stack, even with an adjusted
+    /// operand relative to the stack pointer. Also returns `None` for changes of the direction flag
+    /// or of the access to user memory, and for divisions, which may fault.
     pub fn of(insn: &Insn) -> Option<Self> {
         if insn.encoding() != Encoding::Legacy || insn.flow() != Flow::Next {
             return None;
@@ -53,7 +54,7 @@ impl Uses {
             }
             _ => return None,
         }
-        // What the CPU has for itself is after a segment; the kernel counts there. Strings and `movabs` name memory without ModRM.
+        // Per-CPU data needs a segment. Strings and `movabs` name memory without ModRM.
         let in_segment = insn.prefixes().segment.is_some();
         let memory = insn.memory_operand();
         let is_truncated = memory.is_some_and(|memory| memory.truncated);
@@ -74,7 +75,7 @@ impl Uses {
     }
 }
 
-/// Whether it uses the stack, changes what [`Uses::of`] says, or faults.
+/// Returns true if it uses the stack, changes state outside of [`Uses::of`], or faults.
 fn is_special(insn: &Insn) -> bool {
     let modrm = insn.modrm().unwrap_or(ModRm(0));
     match insn.map() {
@@ -98,7 +99,7 @@ fn is_special(insn: &Insn) -> bool {
     }
 }
 
-/// Whether an operand may be the stack pointer itself.
+/// Returns true if an operand may be the stack pointer itself.
 fn names_stack_pointer(insn: &Insn) -> bool {
     let is = |register: Register| register == Register::RSP;
     match insn.modrm() {
@@ -106,20 +107,20 @@ fn names_stack_pointer(insn: &Insn) -> bool {
             is(insn.reg_register(modrm.reg()))
                 || modrm.mode() == 3 && is(insn.base_register(modrm.rm()))
         }
-        // In the opcode.
+        // The register is in the opcode.
         None => insn.opcode() & 7 == RSP && is(insn.base_register(RSP)),
     }
 }
 
-/// One of the usual instructions.
+/// Analysis of a common instruction.
 struct Known<'a> {
     insn: &'a Insn,
     uses: &'a mut Uses,
-    /// An operand is the stack pointer.
+    /// True if an operand is the stack pointer.
     on_stack: bool,
 }
 
-/// What is done with an operand.
+/// Use of an operand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     Read,
@@ -128,7 +129,7 @@ enum How {
 }
 
 impl Known<'_> {
-    /// Whether an operand is the stack pointer; `None` if it is not such an instruction.
+    /// Returns true if an operand is the stack pointer; `None` if the instruction is unknown.
     fn find(mut self) -> Option<bool> {
         let opcode = self.insn.opcode();
         match self.insn.map() {
@@ -139,7 +140,7 @@ impl Known<'_> {
         if let Some(memory) = self.insn.memory_operand() {
             let index = memory.index.map(|(register, _)| register);
             for register in [memory.base, index].into_iter().flatten() {
-                // One relative to the stack pointer is adjusted.
+                // An operand relative to the stack pointer is adjusted.
                 if register != Register::RSP {
                     self.uses.reads |= bit(register.number());
                 }
@@ -197,7 +198,7 @@ impl Known<'_> {
                 self.reg(Write, true);
                 self.rm(Read, true);
             }
-            // Its operand is an address, which memory_operand() has the registers of.
+            // Its operand is an address; memory_operand() has its registers.
             0x8d => self.reg(Write, false),
             0xa8 | 0xa9 => {
                 self.flags(false);
@@ -227,7 +228,7 @@ impl Known<'_> {
                 self.flags(false);
                 self.rm(Read, byte);
                 self.fixed(Change, RAX, byte);
-                // Of a byte, the result is in ax.
+                // A byte result is in ax.
                 if !byte {
                     self.fixed(Write, RDX, false);
                 }
@@ -278,7 +279,7 @@ impl Known<'_> {
         Some(())
     }
 
-    /// A member of the group of `add`.
+    /// Handles a member of the group of `add`.
     fn arithmetic(&mut self, member: u8) -> How {
         self.flags(matches!(member, 2 | 3));
         match member {
@@ -287,13 +288,13 @@ impl Known<'_> {
         }
     }
 
-    /// It writes flags, not all of them or not always if it reads them as well.
+    /// Notes that it writes flags; if it reads them as well, not all of them or not always.
     fn flags(&mut self, reads: bool) {
         self.uses.writes_flags = true;
         self.uses.reads_flags |= reads;
     }
 
-    /// ModRM.rm, if it is a register.
+    /// Handles ModRM.rm, if it is a register.
     fn rm(&mut self, how: How, byte: bool) {
         if let Some(modrm) = self.insn.modrm().filter(|modrm| modrm.mode() == 3) {
             self.register(how, self.insn.base_register(modrm.rm()), byte);
@@ -310,7 +311,7 @@ impl Known<'_> {
         self.register(how, self.insn.base_register(self.insn.opcode()), byte);
     }
 
-    /// One whose number the operands do not have.
+    /// Handles a register whose number is not in the operands.
     fn fixed(&mut self, how: How, number: u8, byte: bool) {
         self.add(how, number, byte);
     }
@@ -326,7 +327,7 @@ impl Known<'_> {
 
     fn add(&mut self, how: How, number: u8, byte: bool) {
         self.on_stack |= number == RSP;
-        // 8 or 16 bits leave the others as they are; 32 clear them.
+        // 8 or 16 bits keep the other bits; 32 clear them.
         let is_part = byte || self.insn.is_word();
         if how != How::Write || is_part {
             self.uses.reads |= bit(number);
@@ -341,7 +342,8 @@ fn bit(number: u8) -> u16 {
     1 << (number & 15)
 }
 
-/// Returns true if it has a REX prefix, also one without bits. No other prefix or escape looks like one.
+/// Returns true if it has a REX prefix, even without bits. No other prefix or escape has such a
+/// value.
 fn has_rex(insn: &Insn) -> bool {
     prefixes(insn).any(|byte| (0x40..=0x4f).contains(byte))
 }
@@ -353,7 +355,7 @@ fn has_rex_in_front(insn: &Insn) -> bool {
     rest.any(|byte| !matches!(byte, 0x0f | 0x38 | 0x3a | 0x40..=0x4f))
 }
 
-/// The bytes before the opcode.
+/// Returns the bytes before the opcode.
 fn prefixes(insn: &Insn) -> impl Iterator<Item = &u8> {
     let before = usize::from(insn.opcode_field().at);
     insn.bytes().iter().take(before)

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Instructions moved to another address.
+//! Relocation of instructions.
 
 use super::operands::Insn;
 
-/// Why an instruction cannot be moved.
+/// Reason for which an instruction cannot be relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelocateError {
     /// The operand is more than 2 GiB from the new address.
     OutOfReach,
-    /// A relative branch: a copy would go elsewhere, and a call would leave the copy's address on the stack.
-    /// Such instructions are emulated.
+    /// A relative branch: a copy would jump elsewhere, and a call would leave the copy's address on
+    /// the stack. Such instructions are emulated.
     Branch,
 }
 
-/// Copies an instruction that is at `from` to run at `to`: the same bytes, except that a RIP-relative
-/// operand stays where it is. Returns how many bytes of `out` it has.
+/// Copies an instruction from `from` to run at `to`: the same bytes, except that a RIP-relative
+/// operand keeps its address. Returns the number of bytes in `out`.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ pub fn relocate(
 fn moved_displacement(insn: &Insn, from: u64, to: u64) -> Result<[u8; 4], RelocateError> {
     let way = i64::from_le_bytes(from.wrapping_sub(to).to_le_bytes());
     let displacement = insn.displacement().wrapping_add(way);
-    // The sum is cut to 32 bits anyway, so that every place is within reach.
+    // The sum is truncated to 32 bits anyway, so every address is within reach.
     if insn.prefixes().address_size {
         let [a, b, c, d, ..] = displacement.to_le_bytes();
         return Ok([a, b, c, d]);

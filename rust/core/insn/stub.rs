@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An instruction executed by a function, on registers that are in memory: in a trap, on those that it has saved.
+//! Stubs that execute an instruction on registers in memory: in a trap, on the saved ones.
 //!
-//! [`Compute`](super::Compute) does that for the usual instructions, without code of their own. This is for the others, as far as
-//! [`Uses`] knows what they read and write.
+//! [`Compute`](super::Compute) does so for common instructions, without code of their own. This is
+//! for other instructions whose registers [`Uses`] knows.
 
 use super::relocate;
 use super::Insn;
@@ -15,7 +15,8 @@ use super::Uses;
 const ARITHMETIC: u32 = 0x8d5;
 const RSP: u8 = 4;
 const RDI: u8 = 7;
-/// How far below the stack pointer memory is left to a copy: the trap's own frames are there.
+/// Number of bytes below the stack pointer that are left to a copy, because they contain the trap's
+/// own frames.
 const BELOW: u32 = 4096;
 
 const LOAD: u8 = 0x8b;
@@ -23,45 +24,48 @@ const STORE: u8 = 0x89;
 const JNE: u8 = 0x75;
 const JAE: u8 = 0x73;
 
-/// Where registers are, in bytes from the address that the function gets.
+/// Offsets of the registers, in bytes from the address that the stub gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved {
-    /// By their numbers, the stack pointer's included.
+    /// By register number, including the stack pointer.
     pub registers: [u8; 16],
     /// RFLAGS.
     pub flags: u32,
 }
 
-/// What the code depends on besides.
+/// Other parameters of the code.
 #[derive(Clone, Copy, Debug)]
 pub struct Platform {
-    /// It is called where a landing pad has to be.
+    /// True if a call of the code needs a landing pad.
     pub landing_pad: bool,
-    /// How many bits of addresses count, 48 or 57: the kernel's have all from the last of these on set.
+    /// Number of effective bits of addresses, 48 or 57: kernel addresses have all bits from the
+    /// last of these on set.
     pub address_bits: u8,
 }
 
-/// The most bytes of [`write_apart`].
+/// Maximum number of bytes of [`write_apart`].
 pub const MAX_APART: usize = 256;
 
-/// What [`write_apart`] has written.
+/// Description of the code from [`write_apart`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// How many bytes.
+    /// Number of bytes.
     pub len: usize,
-    /// How far from the start the copy of the instruction is, if it accesses memory.
+    /// Offset of the copy of the instruction, if it accesses memory.
     pub access: Option<usize>,
-    /// How far from the start it goes on where that copy has had a fault.
+    /// Offset at which execution continues after a fault of that copy.
     pub failed: usize,
 }
 
-/// Writes code for `to` that executes the instruction of `at` on registers that are saved where rdi says. It ends with a jump to
-/// `done`: with 0 in eax, or with 1 if it has not executed the instruction, because its operand is no memory of the kernel, may be
-/// on the stack below the stack pointer, or is not there. All registers but rsp may be anything afterwards.
+/// Writes a stub for `to` that executes the instruction of `at` on registers that are saved at rdi.
+/// The stub ends with a jump to `done`, with eax 0, or 1 if it has not executed the instruction. It
+/// refuses operands that are not kernel memory, that may be on the stack below the stack pointer,
+/// or that fault. All registers except rsp are undefined afterwards.
 ///
-/// RFLAGS are taken and put back as far as they are arithmetic's: interrupts stay as they are.
+/// The stub loads and saves only the arithmetic flags of RFLAGS: interrupts stay as they are.
 ///
-/// `None` if the instruction may be executed in this way for no registers, or does not reach what it has to from there.
+/// Returns `None` if the instruction must not be executed in this way, or does not reach its
+/// operand from there.
 pub fn write_apart(
     insn: &Insn,
     at: u64,
@@ -73,7 +77,7 @@ pub fn write_apart(
 ) -> Option<Apart> {
     let uses = Uses::of(insn)?;
     let memory = insn.memory_operand();
-    // Where the stack pointer is another, or the address is not that of the access.
+    // With another stack pointer, or with an address that is not the accessed one.
     let is_elsewhere =
         |base: Option<Register>| base == Some(Register::RSP) || is_string_of_bits(insn);
     if memory.is_some_and(|memory| is_elsewhere(memory.base) || is_lea(insn)) {
@@ -141,12 +145,12 @@ pub fn write_apart(
     })
 }
 
-/// `lea`: nothing is accessed.
+/// Returns true for `lea`, which accesses no memory.
 fn is_lea(insn: &Insn) -> bool {
     insn.map() == 0 && insn.opcode() == 0x8d
 }
 
-/// `bt` with a register, which says how far from the operand the bit is.
+/// Returns true for `bt` with a register, which gives the distance of the bit from the operand.
 fn is_string_of_bits(insn: &Insn) -> bool {
     insn.map() == 1 && insn.opcode() == 0xa3
 }
@@ -155,7 +159,7 @@ struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
     to: u64,
-    /// The register with the address of the others.
+    /// Register with the address of the others.
     base: u8,
     saved: &'a Saved,
 }
@@ -173,15 +177,15 @@ impl Writer<'_> {
             .wrapping_add(u64::try_from(self.len).unwrap_or(u64::MAX))
     }
 
-    /// Of 64 bits, on a register and the word at this offset.
+    /// Writes an operation of 64 bits on a register and the word at this offset.
     fn put_access(&mut self, opcode: u8, register: u8, offset: u32) -> Option<()> {
-        // With a displacement of 32 bits. None of the registers that base may be needs a SIB byte.
+        // With a displacement of 32 bits. No possible base register needs a SIB byte.
         let modrm = 0x80 | (register & 7) << 3 | self.base & 7;
         self.put(&[0x48 | (register >> 3) << 2 | self.base >> 3, opcode, modrm])?;
         self.put(&offset.to_le_bytes())
     }
 
-    /// Moves these registers from where they are saved, or to there.
+    /// Loads these registers from their saved values, or saves them.
     fn put_moves(&mut self, opcode: u8, registers: u16) -> Option<()> {
         let saved = self.saved;
         for (number, offset) in (0u8..).zip(saved.registers) {
@@ -192,7 +196,8 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Has what is not surely memory of the kernel's that the trap leaves alone fail. Returns where the jumps are to be aimed.
+    /// Writes a check that fails for all but kernel memory that the trap does not use. Returns the
+    /// positions of the jumps to aim.
     fn put_check(
         &mut self,
         at: u64,
@@ -217,14 +222,14 @@ impl Writer<'_> {
         Some([Some(outside), Some(self.len)])
     }
 
-    /// Has the short jump that ends there go on here.
+    /// Aims the short jump that ends there at this position.
     fn aim(&mut self, jump: usize) -> Option<()> {
         let distance = i8::try_from(self.len.checked_sub(jump)?).ok()?;
         *self.out.get_mut(jump.checked_sub(1)?)? = distance.to_le_bytes()[0];
         Some(())
     }
 
-    /// The address of the operand in memory.
+    /// Loads the address of the operand in memory.
     fn put_lea(&mut self, at: u64, insn: &Insn, register: u8) -> Option<()> {
         let memory = insn.memory_operand()?;
         if let Some(target) = insn.rip_relative_target(at) {
@@ -236,12 +241,12 @@ impl Writer<'_> {
         let none = |register: Option<Register>| register.map_or(0, Register::number);
         let (index, scale) = match memory.index {
             Some((index, scale)) => (index.number(), u8::try_from(scale).ok()?),
-            // None.
+            // No index.
             None => (RSP, 0),
         };
         let base = none(memory.base);
         let rex = 0x48 | (register >> 3) << 2 | (index >> 3) << 1 | base >> 3;
-        // Without a base and mode 0 there is a displacement only.
+        // Without a base, mode 0 has only a displacement.
         let (mode, base) = match memory.base {
             Some(_) => (0x80, base & 7),
             None => (0, 5),
@@ -251,7 +256,7 @@ impl Writer<'_> {
         self.put(&i32::try_from(memory.displacement).ok()?.to_le_bytes())
     }
 
-    /// and $ARITHMETIC, register: of 32 bits, which clears the others.
+    /// and $ARITHMETIC, register: of 32 bits, which clears the other bits.
     fn put_and(&mut self, register: u8) -> Option<()> {
         self.put(&[0x40 | register >> 3, 0x81, 0xe0 | register & 7])?;
         self.put(&ARITHMETIC.to_le_bytes())

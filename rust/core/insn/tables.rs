@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which operand bytes follow an opcode.
+//! Tables of the operand bytes of each opcode.
 
 use super::operands::Encoding;
 
-/// How many bytes an immediate operand has.
+/// Length of an immediate operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Immediate {
     None,
     /// 1 byte.
     Byte,
-    /// 2 bytes, whatever the operand size.
+    /// 2 bytes, for any operand size.
     Word,
-    /// 4 bytes, whatever the operand size.
+    /// 4 bytes, for any operand size.
     Double,
-    /// 8 bytes, whatever the operand size.
+    /// 8 bytes, for any operand size.
     Quad,
     /// As many bytes as the operand size, but at most 4.
     Operand,
@@ -30,18 +30,18 @@ pub(super) enum Immediate {
     Group3,
     /// A relative branch with a distance of 1 byte.
     Relative8,
-    /// A relative branch with a distance of 4 bytes, whatever the operand size.
+    /// A relative branch with a distance of 4 bytes, for any operand size.
     Relative32,
     /// 2 bytes, if the prefix 66 or F2 makes it `extrq` or `insertq` (SSE4a).
     Extract,
 }
 
-/// What follows an opcode.
+/// Operand bytes of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Whether there is a ModRM byte.
+    /// True if there is a ModRM byte.
     pub(super) modrm: bool,
-    /// Whether that byte may name memory, so that a SIB byte and a displacement may follow.
+    /// True if that byte may name memory, so that a SIB byte and a displacement may follow.
     pub(super) memory: bool,
     pub(super) immediate: Immediate,
 }
@@ -71,7 +71,7 @@ impl Map {
     }
 }
 
-/// The meaning of a letter in the maps below; `x`, which is a prefix or not an instruction, has
+/// Returns the meaning of a letter in the maps below; `x`, a prefix or an invalid instruction, has
 /// none.
 fn layout_of(letter: u8) -> Option<Layout> {
     Some(match letter {
@@ -90,8 +90,7 @@ fn layout_of(letter: u8) -> Option<Layout> {
         b't' => modrm(Immediate::Group3Byte),
         b'T' => modrm(Immediate::Group3),
         b's' => modrm(Immediate::Extract),
-        // Moves of control and debug registers: the operand is a register, whatever the mode field
-        // says.
+        // Moves of control and debug registers: the operand is a register, for any mode field.
         b'r' => Layout {
             memory: false,
             ..modrm(Immediate::None)
@@ -144,7 +143,7 @@ const SECONDARY: Map = Map(
       mmmmmmmmmmmmmmmm",
 );
 
-/// What follows an opcode, or `None` if there is no such opcode.
+/// Returns the operand bytes of an opcode, or `None` for an invalid one.
 pub(super) fn layout(encoding: Encoding, map: u8, opcode: u8) -> Option<Layout> {
     Some(match (encoding, map) {
         (Encoding::Legacy, 0) => return PRIMARY.layout(opcode),
@@ -165,7 +164,7 @@ pub(super) fn layout(encoding: Encoding, map: u8, opcode: u8) -> Option<Layout> 
             0x70..=0x73 | 0xc2 | 0xc4..=0xc6 => modrm(Immediate::Byte),
             _ => modrm(Immediate::None),
         },
-        // What APX takes from the two maps above.
+        // Opcodes that APX takes from the two maps above.
         (Encoding::Evex, 4) => match opcode {
             0x69 | 0x81 => modrm(Immediate::Operand),
             0x24 | 0x2c | 0x6b | 0x80 | 0x83 | 0xc0 | 0xc1 => modrm(Immediate::Byte),
@@ -184,8 +183,8 @@ pub(super) fn layout(encoding: Encoding, map: u8, opcode: u8) -> Option<Layout> 
     })
 }
 
-/// Whether a member of a group of one-byte opcodes does not exist, so that what follows it is not
-/// known.
+/// Returns true if a member of a group of one-byte opcodes does not exist, so that its operand
+/// bytes are unknown.
 pub(super) fn is_hole(opcode: u8, modrm: u8) -> bool {
     let member = (modrm >> 3) & 7;
     match opcode {

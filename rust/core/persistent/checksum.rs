@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checksums of a CPU's buffer, made when nothing more is going to be written, or nobody knows.
+//! Checksums of a CPU's buffer, made when writing ends, or is about to end.
 //!
-//! Each sub-buffer has an entry for where its bytes begin and end, as positions, and their checksum. The head has the words of
-//! the control page. An entry for other positions than those that a sub-buffer has now is from before, and counts for nothing.
+//! Each sub-buffer has an entry with the positions at which its bytes begin and end, and their
+//! checksum. The head has the words of the control page. An entry for other positions than the
+//! present ones of a sub-buffer is outdated, and is ignored.
 
 use super::ctl;
 use super::Crc;
@@ -18,17 +19,17 @@ const ENTRY_WORDS: usize = 3;
 const HEAD_BYTES: u64 = 64;
 const ENTRY_BYTES: u64 = 24;
 
-/// Bytes of a seal.
+/// Returns the number of bytes of a seal.
 pub(super) fn bytes(n_subbufs: u64) -> u64 {
     HEAD_BYTES + n_subbufs * ENTRY_BYTES
 }
 
-/// Why a seal was made.
+/// Reason for which a seal was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The kernel panicked: all other CPUs were stopped.
     Panic,
-    /// It was about to restart, or to halt; other CPUs may have gone on writing.
+    /// The kernel was about to restart, or to halt; other CPUs may have continued to write.
     Restart,
     /// The channel was closed.
     Closed,
@@ -45,33 +46,33 @@ impl Reason {
         }
     }
 
-    /// Whether nobody could write any more.
+    /// Returns true if no CPU could write afterwards.
     pub(super) fn is_final(self) -> bool {
         self != Self::Restart
     }
 }
 
-/// The words of the control page when the seal was made.
+/// Words of the control page at the time of the seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The position of the next record, and how many were being written.
+    /// Position of the next record, and number of records being written.
     pub reserve: Word,
-    /// Everything before it was complete.
+    /// Position before which everything was complete.
     pub committed: u64,
-    /// Records that had been lost.
+    /// Number of lost records.
     pub lost: u64,
-    /// Bytes that had been overwritten unread.
+    /// Number of bytes that were overwritten unread.
     pub overwritten: u64,
-    /// Why.
+    /// Reason for the seal.
     pub reason: Reason,
 }
 
-/// The checksum of a sub-buffer, or of its first part.
+/// Checksum of a sub-buffer, or of its first part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The position where it starts.
+    /// Start position.
     pub start: u64,
-    /// The position up to which there is a checksum.
+    /// End position of the bytes with a checksum.
     pub end: u64,
     /// The checksum.
     pub crc: u32,
@@ -116,7 +117,7 @@ impl Head {
         })
     }
 
-    /// The head of a CPU's seal, if there is one.
+    /// Loads the head of a CPU's seal, if there is one.
     pub fn load<M: Memory + ?Sized>(memory: &M, layout: &Layout, cpu: u64) -> Option<Self> {
         Self::from_words(load(memory, layout.seal_at(cpu)))
     }
@@ -140,7 +141,7 @@ impl Entry {
         (check == u64::from(checked(&words)) && entry.start < entry.end).then_some(entry)
     }
 
-    /// The entry for the sub-buffer that has this position, whatever round it is of.
+    /// Loads the entry for the sub-buffer that contains this position, of any round.
     pub fn load<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
@@ -175,7 +176,7 @@ fn store<M: MemoryMut + ?Sized>(memory: &M, at: u64, words: &[u64]) {
     }
 }
 
-/// The checksum of the bytes between two positions of the same sub-buffer.
+/// Computes the checksum of the bytes between two positions of the same sub-buffer.
 pub fn checksum<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -190,26 +191,26 @@ pub fn checksum<M: Memory + ?Sized>(
         .finish()
 }
 
-/// The seal of a CPU's buffer in the making, in steps of bounded length: buffers may have
+/// Computation of the seal of a CPU's buffer, in steps of bounded length: buffers may have
 /// gigabytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sealing {
     cpu: u64,
     head: Head,
-    /// The start of the sub-buffer in work.
+    /// Start of the present sub-buffer.
     start: u64,
-    /// The checksum of what is before this position in it.
+    /// Position in it up to which `crc` is computed.
     at: u64,
     crc: Crc,
-    /// The end of all.
+    /// End of all sub-buffers.
     end: u64,
 }
 
 impl Sealing {
-    /// The most bytes of a step.
+    /// Maximum number of bytes of a step.
     pub const STEP: u64 = 1 << 16;
 
-    /// Reads how far the CPU has written. While it may still write, what it is in the middle of is
+    /// Reads the CPU's write position. If the CPU may still write, records that it is writing are
     /// left out.
     pub fn begin<M: Memory + ?Sized>(
         memory: &M,
@@ -241,8 +242,8 @@ impl Sealing {
         }
     }
 
-    /// Goes on with the checksums, by [`Self::STEP`] bytes at most. Returns true when the seal is
-    /// there.
+    /// Continues the checksums, by [`Self::STEP`] bytes at most. Returns true when the seal is
+    /// complete.
     ///
     /// Context: any. Sub-buffers that the CPU enters again between the steps have no valid
     /// checksum.

@@ -5,7 +5,7 @@
 /// The polynomial of Castagnoli, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// `TABLES[n][b]` is what the byte `b` contributes when `n` bytes follow it.
+/// `TABLES[n][b]` is the contribution of the byte `b` with `n` bytes after it.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -39,12 +39,12 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// A checksum in the making.
+/// State of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crc(u32);
 
 impl Crc {
-    /// Of nothing yet.
+    /// Returns the state of no bytes.
     pub const fn new() -> Self {
         Self(!0)
     }
@@ -71,7 +71,7 @@ impl Crc {
         }))
     }
 
-    /// The checksum.
+    /// Returns the checksum.
     pub const fn finish(self) -> u32 {
         !self.0
     }

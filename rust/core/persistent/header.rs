@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the memory of a channel begins with: three copies of its description, each with a checksum.
+//! Header of a channel's memory: three copies of its description, each with a checksum.
 //!
-//! A copy that is whole is believed. If none is, each bit is what most copies say, and that has to have the right checksum.
+//! A valid copy is used. Otherwise each bit is taken from the majority of copies, and the result
+//! must have the right checksum.
 
 use super::layout::Layout;
 use super::Crc;
 use crate::ring::Ring;
 
-/// How many copies there are, one after the other.
+/// Number of consecutive copies.
 pub const COPIES: usize = 3;
-/// Bytes from the start of a copy to the start of the next.
+/// Distance in bytes between the starts of copies.
 pub const COPY_BYTES: usize = 512;
 /// Bytes of a name.
 pub const NAME_BYTES: usize = 64;
@@ -23,31 +24,32 @@ const NAME_WORDS: usize = NAME_BYTES / 8;
 const WORDS: usize = NUMBERS + 2 * NAME_WORDS + 1;
 const _: () = assert!(WORDS * 8 <= COPY_BYTES);
 
-/// Text, filled up with zeros.
+/// Text, padded with zeros.
 type Name = [u8; NAME_BYTES];
 
-/// What is known of a channel.
+/// Description of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of the memory, which the header is in.
+    /// Number of bytes of the memory, header included.
     pub bytes: u64,
-    /// How many channels had been opened in memory of that name before.
+    /// Number of channels opened before in memory of that name.
     pub opening: u64,
-    /// The boot, a random number.
+    /// Random number of the boot.
     pub boot: [u64; 2],
-    /// When the channel was opened: nanoseconds of CLOCK_MONOTONIC, which gives the records their times.
+    /// Time at which the channel was opened: nanoseconds of CLOCK_MONOTONIC, the clock of the
+    /// records.
     pub monotonic_ns: u64,
-    /// The same moment in nanoseconds since 1970.
+    /// The same time in nanoseconds since 1970.
     pub real_ns: u64,
-    /// How many CPUs have a place.
+    /// Number of CPUs with a buffer.
     pub cpus: u64,
-    /// Bytes of a sub-buffer.
+    /// Number of bytes of a sub-buffer.
     pub subbuf_size: u64,
-    /// Sub-buffers of a CPU.
+    /// Number of sub-buffers of a CPU.
     pub n_subbufs: u64,
-    /// Whether the oldest records are lost rather than the newest.
+    /// True if the oldest records are lost rather than the newest.
     pub overwrite: bool,
-    /// Bytes of the text that describes the records.
+    /// Number of bytes of the text that describes the records.
     pub format_bytes: u64,
     /// Its checksum.
     pub format_crc: u32,
@@ -57,34 +59,34 @@ pub struct Header {
     pub release: Name,
 }
 
-/// How good the copies were.
+/// Condition of the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// All are the same.
+    /// All are equal.
     Intact,
-    /// So many are not what they were; another one was taken.
+    /// This many are damaged; another one was used.
     Copies(usize),
-    /// All of them; of each bit, what two say.
+    /// All are damaged; each bit is from two copies.
     Voted,
 }
 
-/// Why there is no header.
+/// Reason for which there is no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// Nothing that looks like one.
+    /// No copy has the form of a header.
     Absent,
-    /// There was one, and it is damaged beyond repair.
+    /// The header is damaged beyond repair.
     Damaged,
     /// Another version of this layout, with this number.
     Version(u64),
-    /// It is whole, but describes no memory of this length.
+    /// The header is valid, but describes no memory of this length.
     Impossible,
 }
 
 type Words = [u64; WORDS];
 
 impl Header {
-    /// How the memory is divided; `None` if that is impossible.
+    /// Returns the layout of the memory; `None` if it is impossible.
     pub fn layout(&self) -> Option<Layout> {
         let size = |size| usize::try_from(size).ok();
         let ring = Ring::new(
@@ -97,7 +99,7 @@ impl Header {
         (layout.bytes() <= self.bytes).then_some(layout)
     }
 
-    /// A copy.
+    /// Encodes a copy.
     pub fn encode(&self) -> [u8; COPY_BYTES] {
         let numbers: [u64; NUMBERS] = [
             MAGIC,

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where what is in the memory of a channel.
+//! Layout of a channel's memory.
 
 use super::checksum;
 use super::header::COPIES;
 use super::header::COPY_BYTES;
 use crate::ring::Ring;
 
-/// What everything is aligned to: a page.
+/// Alignment of all parts: a page.
 pub const PAGE: u64 = 4096;
-/// From the control page to the data: these are as a reader maps them.
+/// Distance from the control page to the data, as in a reader's mapping.
 const CTL_BYTES: u64 = 2 * PAGE;
-/// More CPUs than Linux has on any machine.
+/// Maximum number of CPUs, more than Linux has on any machine.
 const MAX_CPUS: u64 = 1 << 16;
-/// The longest text that describes records.
+/// Maximum length of the text that describes records.
 const MAX_FORMAT: u64 = 1 << 20;
 
 const _: () = assert!(COPIES * COPY_BYTES <= 4096);
 
-/// How the memory of a channel is divided: the page of the header, the text, and for each CPU the seal, the control page, the
-/// reader's page, and the data.
+/// Layout of a channel's memory: the page of the header, the text, and for each CPU the seal, the
+/// control page, the reader's page, and the data.
 ///
 /// # Invariants
 ///
@@ -28,9 +28,9 @@ const _: () = assert!(COPIES * COPY_BYTES <= 4096);
 pub struct Layout {
     ring: Ring,
     cpus: u64,
-    /// From the start of the memory to the first CPU.
+    /// Distance from the start of the memory to the first CPU.
     first: u64,
-    /// From a CPU to the next.
+    /// Distance between two CPUs.
     stride: u64,
 }
 
@@ -39,7 +39,8 @@ fn up(bytes: u64) -> u64 {
 }
 
 impl Layout {
-    /// With buffers of these sizes for `cpus` CPUs and a text of `format_bytes` bytes; `None` if that is too much.
+    /// Makes a layout with buffers of these sizes for `cpus` CPUs and a text of `format_bytes`
+    /// bytes; `None` if that is too much.
     pub fn new(ring: Ring, cpus: u64, format_bytes: u64) -> Option<Self> {
         if !(1..=MAX_CPUS).contains(&cpus) || format_bytes > MAX_FORMAT || ring.size() > 1 << 40 {
             return None;
@@ -53,7 +54,8 @@ impl Layout {
         })
     }
 
-    /// With as many sub-buffers of `subbuf_size` bytes as fit into `bytes` bytes; `None` if that is not even two.
+    /// Makes a layout with the maximum number of sub-buffers of `subbuf_size` bytes in `bytes`
+    /// bytes; `None` if fewer than two fit.
     pub fn largest(
         subbuf_size: usize,
         overwrite: bool,
@@ -69,48 +71,49 @@ impl Layout {
         layouts.find(|layout| layout.bytes() <= bytes)
     }
 
-    /// The sizes of a buffer.
+    /// Returns the sizes of a buffer.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// How many CPUs have a place.
+    /// Returns the number of CPUs with a buffer.
     pub fn cpus(&self) -> u64 {
         self.cpus
     }
 
-    /// All of it.
+    /// Returns the number of bytes of the memory.
     pub fn bytes(&self) -> u64 {
         self.first + self.cpus * self.stride
     }
 
-    /// Where the text is.
+    /// Returns the offset of the text.
     pub fn format_at(&self) -> u64 {
         PAGE
     }
 
-    /// Where the seal of a CPU is, one of those that have a place.
+    /// Returns the offset of the seal of a CPU with a buffer.
     pub fn seal_at(&self, cpu: u64) -> u64 {
         self.first + cpu.min(self.cpus) * self.stride
     }
 
-    /// Where its control page is. The reader's page follows, and the data.
+    /// Returns the offset of its control page. The reader's page follows, and the data.
     pub fn ctl_at(&self, cpu: u64) -> u64 {
         self.seal_at(cpu) + up(checksum::bytes(self.ring.n_subbufs()))
     }
 
-    /// Whether a byte belongs to the buffer of some CPU: to its control page, the reader's page, or the data.
+    /// Returns true if a byte belongs to the buffer of a CPU: to its control page, the reader's
+    /// page, or the data.
     pub fn is_of_buffer(&self, at: u64) -> bool {
         let after = at.checked_sub(self.first).filter(|_| at < self.bytes());
         after.is_some_and(|after| after % self.stride >= up(checksum::bytes(self.ring.n_subbufs())))
     }
 
-    /// From there to the end of the data.
+    /// Returns the number of bytes from the control page to the end of the data.
     pub fn buffer_bytes(&self) -> u64 {
         CTL_BYTES + up(self.ring.size())
     }
 
-    /// Where a byte of its data is.
+    /// Returns the offset of a byte of its data.
     pub fn data_at(&self, cpu: u64, position: u64) -> u64 {
         self.ctl_at(cpu) + CTL_BYTES + self.ring.offset(position)
     }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fast channels in memory that survives a reboot: what is in that memory, and what of it can be believed afterwards.
+//! Fast channels in memory that survives a reboot: the layout of the memory, and its validation
+//! afterwards.
 //!
-//! The memory of a channel is described by a [`Header`], which is there three times. After it comes
-//! the text that describes the records, then for each CPU the [`seal`] and the buffer, as
-//! [`Layout`] says. The writers of records know nothing of all this: a record costs what it costs
-//! in any fast channel. What protects the records are the seals, which [`checksum::Sealing`] makes when
-//! the kernel panics, restarts, or the channel is closed: a checksum for each sub-buffer.
+//! Three copies of a [`Header`] describe the memory of a channel. The text that describes the
+//! records follows, then for each CPU the [`seal`] and the buffer, by [`Layout`]. Writers of
+//! records do not depend on this: a record costs the same as in any fast channel. The seals protect
+//! the records: [`checksum::Sealing`] makes a checksum for each sub-buffer when the kernel panics
+//! or restarts, or when the channel is closed.
 //!
-//! [`validate::cpu`] goes through a buffer that was found after a reboot, and tells what is a record for certain and what is not.
-//! It believes nothing: each position, length and flag may have been hit.
+//! [`validate::cpu`] checks a buffer that was found after a reboot, and reports which bytes are
+//! certainly records. It trusts no position, length or flag, as each may be damaged.
 //!
 //! Contexts: any. No locks.
 
@@ -33,13 +34,13 @@ pub use layout::PAGE;
 
 /// Reads memory of a channel by words; `at` is a multiple of 8, in bytes from the start of the memory.
 pub trait Memory {
-    /// The word at `at`; any value if it is not inside.
+    /// Loads the word at `at`; returns any value if it is not inside.
     fn load(&self, at: u64) -> u64;
 }
 
-/// Changes it, too.
+/// Writes memory of a channel by words.
 pub trait MemoryMut: Memory {
-    /// Stores a word; nothing happens if `at` is not inside.
+    /// Stores a word; does nothing if `at` is not inside.
     fn store(&self, at: u64, word: u64);
 }
 
@@ -52,7 +53,7 @@ impl Memory for [u8] {
     }
 }
 
-/// Where words of a control page are, `struct relay_fast_ctl`.
+/// Offsets of the words of a control page, `struct relay_fast_ctl`.
 pub(crate) mod ctl {
     pub(crate) const RESERVE: u64 = 0;
     pub(crate) const COMMITTED: u64 = 24;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of a CPU's buffer can be believed.
+//! Validation of a recovered per-CPU buffer.
 //!
-//! Where a seal covers a sub-buffer, its checksum decides. What no seal covers has to look like records, one after the other from
-//! the start of a sub-buffer to its end, or to the position where the writer was.
+//! For a sub-buffer with a seal, its checksum decides. Other bytes have to be consecutive records
+//! from the start of a sub-buffer to its end, or to the write position.
 //!
-//! Records that were being written when everything stopped are no records. Their number is in the control page. Those that a
-//! client was writing in place have a mark ([`OPEN`]). If there are more than have one, nothing can be said of what comes after the
+//! Records that were being written at the end are not shown. Their number is in the control page.
+//! Those that a client was writing in place have a mark ([`OPEN`]). If not all of them have the
+//! mark, nothing after the last complete position is certain.
 //! last position before which everything was complete.
 
 use super::checksum::checksum;
@@ -27,21 +28,22 @@ use crate::ring::OPEN;
 use crate::ring::PADDING;
 use crate::ring::TIMED;
 
-/// How far the clock may step back between two records: it may while it is being adjusted.
+/// Maximum step back of the clock between two records: it may step back while it is being adjusted.
 const CLOCK_SLACK_NS: u64 = 1_000_000;
 
-/// Why bytes are not shown as records.
+/// Reason for which bytes are not shown as records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// They are not what they were when the checksum was made.
+    /// The bytes do not match the checksum.
     Checksum,
-    /// They are not records.
+    /// The bytes are not records.
     Structure,
-    /// A record whose time is before the channel was opened, or before that of the record before it.
+    /// The record's time is before the opening of the channel, or before the previous record's
+    /// time.
     Time,
     /// A record that was being written.
     Open,
-    /// Some record in them was being written, and nothing says which.
+    /// An unknown record among them was being written.
     Unknown,
 }
 
@@ -50,50 +52,51 @@ pub enum Why {
 pub enum Piece {
     /// Records, from the start of one to the end of one.
     Records {
-        /// The first position.
+        /// First position.
         from: u64,
-        /// The position after them.
+        /// Position after them.
         to: u64,
-        /// How many there are, without padding and what was discarded.
+        /// Number of records, without padding and discarded ones.
         records: u64,
-        /// Whether there is a checksum that says so.
+        /// True if a checksum confirms them.
         sealed: bool,
     },
-    /// Something else.
+    /// Other bytes.
     Left {
-        /// The first position.
+        /// First position.
         from: u64,
-        /// The position after it.
+        /// Position after them.
         to: u64,
-        /// Why.
+        /// Reason.
         why: Why,
     },
 }
 
-/// Why nothing of a buffer can be shown.
+/// Reason for which nothing of a buffer can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBuffer {
-    /// The CPU had none.
+    /// The CPU had no buffer.
     Absent,
-    /// It has no seal, and its control page is damaged.
+    /// The buffer has no seal, and its control page is damaged.
     Damaged,
 }
 
-/// What is known of a buffer.
+/// Description of a recovered buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where the writer was, and how many records were being written.
+    /// Write position, and number of records being written.
     pub reserve: Word,
-    /// The oldest position that is there.
+    /// Oldest position in the buffer.
     pub kept: u64,
-    /// Records that could not be written.
+    /// Number of records that could not be written.
     pub lost: u64,
-    /// Bytes that were overwritten unread.
+    /// Number of bytes that were overwritten unread.
     pub overwritten: u64,
-    /// Why there is a seal, if there is one.
+    /// Reason for the seal, if there is one.
     pub sealed: Option<Reason>,
-    /// Whether the control page contradicts the seal; what the seal says was taken. Somebody may have written after it: then
-    /// that is not shown, as nothing tells it from damage.
+    /// True if the control page contradicts the seal; then the seal's values are used. A CPU may
+    /// have written after the seal: those records are not shown, as they cannot be distinguished
+    /// from damage.
     pub bad_ctl: bool,
 }
 
@@ -105,10 +108,11 @@ struct Buffer<'a, M: Memory + ?Sized> {
     opened_ns: u64,
 }
 
-/// Goes through the buffer of a CPU of a channel that was opened at `opened_ns`, and tells `each` what it has. The pieces follow
-/// each other without gaps, from [`Found::kept`] to where the writer was.
+/// Validates the buffer of a CPU of a channel that was opened at `opened_ns`, and passes its pieces
+/// to `each`. The pieces follow each other without gaps, from [`Found::kept`] to the write
+/// position.
 ///
-/// It ends after as many steps as the buffer has words, whatever is in the memory.
+/// The number of steps is at most the number of words in the buffer, for any memory.
 pub fn cpu<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -170,7 +174,8 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         (position & !(size - 1)).saturating_add(size)
     }
 
-    /// What the control page says, or the seal where that contradicts it; and the position before which everything was complete.
+    /// Returns the values of the control page, or of the seal if they contradict; and the position
+    /// before which everything was complete.
     fn find(&self) -> Result<(Found, u64), NoBuffer> {
         let head = Head::load(self.memory, self.layout, self.cpu);
         let magic = self.word(ctl::MAGIC_VERSION);
@@ -198,7 +203,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
             || reserve.position() < head.reserve.position()
             || (same && self.word(ctl::COMMITTED) < head.committed)
             || (!same && (head.reason.is_final() || self.contradicts(reserve, head.reserve)));
-        // What was written after a seal that others did not wait for is in the control page only.
+        // Only the control page covers records after a seal for which other CPUs did not wait.
         let (reserve, committed, lost, overwritten) = match same || bad_ctl {
             true => (head.reserve, head.committed, head.lost, head.overwritten),
             false => (
@@ -225,7 +230,8 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
             && reserve.position() < 1 << 61
     }
 
-    /// Whether what is sealed is still there although a writer at `reserve` would have overwritten it.
+    /// Returns true if sealed bytes are intact although a writer at `reserve` would have
+    /// overwritten them.
     fn contradicts(&self, reserve: Word, sealed: Word) -> bool {
         let mut start = self.ring().kept(sealed.position());
         let kept = self.ring().kept(reserve.position());
@@ -238,7 +244,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         false
     }
 
-    /// The entry for a sub-buffer that starts at this position.
+    /// Returns the entry for a sub-buffer that starts at this position.
     fn entry(&self, start: u64) -> Option<Entry> {
         Entry::load(self.memory, self.layout, self.cpu, start).filter(|entry| {
             entry.start == start && entry.end <= self.next_subbuf(start) && entry.end % 8 == 0
@@ -249,7 +255,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         entry.crc == checksum(self.memory, self.layout, self.cpu, entry.start, entry.end)
     }
 
-    /// Up to where the records that were being written are known.
+    /// Returns the position up to which the records being written are known.
     fn certain(&self, found: &Found, committed: u64) -> u64 {
         let position = found.reserve.position();
         let in_flight = found.reserve.in_flight();
@@ -267,7 +273,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         }
     }
 
-    /// How many records have the mark; `None` if something is no record.
+    /// Returns the number of records with the mark; `None` if bytes are not a record.
     fn count_open(&self, from: u64, to: u64) -> Option<u64> {
         let (mut position, mut open) = (from, 0);
         while position < to {
@@ -278,7 +284,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         Some(open)
     }
 
-    /// The header at a position, if a record that ends at `end` at the latest can have it.
+    /// Returns the header at a position, if it is valid for a record that ends at `end` or before.
     fn record(&self, position: u64, end: u64) -> Option<Header> {
         let header = self.header(position);
         let fits = header.bytes() <= end - position;
@@ -290,7 +296,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         (fits && known && padding).then_some(header)
     }
 
-    /// The sub-buffer, or what of it is certain, from `start` to `stop`.
+    /// Checks the sub-buffer, or its certain part, from `start` to `stop`.
     fn subbuf(
         &self,
         start: u64,
@@ -317,7 +323,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         }
     }
 
-    /// Goes from record to record.
+    /// Walks from record to record.
     fn walk(
         &self,
         start: u64,
@@ -364,7 +370,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         flush(from, position, records, None);
     }
 
-    /// Where no checksum vouches for it: whether the time of a record cannot be.
+    /// Returns true if the time of a record without a valid checksum is impossible.
     fn bad_time(
         &self,
         position: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! On what conditions a hit counts.
+//! Conditions on which a hit counts.
 //!
 //! Contexts: those of [`Env`].
 
@@ -8,17 +8,17 @@ use super::number;
 use super::Arg;
 use super::Env;
 
-/// The most bytes of text that something is compared with.
+/// Maximum number of bytes of text in a comparison.
 pub const TEXT_MAX: usize = 63;
 
-/// What a hit has besides arguments.
+/// Data of a hit besides its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit<'a> {
-    /// The thread.
+    /// Number of the thread.
     pub thread: i32,
-    /// Its process.
+    /// Number of its process.
     pub process: i32,
-    /// The thread's name, up to a NUL.
+    /// Name of the thread, up to a NUL.
     pub comm: &'a [u8],
     /// The CPU.
     pub cpu: u32,
@@ -45,7 +45,7 @@ enum Op {
     Like,
 }
 
-/// The longer ones first.
+/// Longer ones first.
 const OPS: [(&str, Op); 8] = [
     ("==", Op::Equal),
     ("!=", Op::Unequal),
@@ -65,7 +65,7 @@ struct Text {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
-    /// With a sign as in two's complement.
+    /// A negative number is in two's complement.
     Number(u64),
     Text(Text),
 }
@@ -94,14 +94,14 @@ impl Text {
 }
 
 impl Condition {
-    /// Parses `LEFT OP RIGHT` without spaces. `arg` finds arguments.
+    /// Parses `LEFT OP RIGHT` without spaces. `arg` looks up arguments.
     pub(super) fn parse(word: &str, arg: impl FnOnce(&str) -> Option<Arg>) -> Option<Self> {
         let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
         let (left, rest) = word.split_at_checked(end)?;
         let (right, op) = OPS
             .iter()
             .find_map(|(sign, op)| Some((rest.strip_prefix(sign)?, *op)))?;
-        // An argument of that name is meant before anything else is.
+        // The name of an argument takes precedence.
         let left = match (arg(left), left) {
             (Some(arg), _) => Left::Arg(arg),
             (None, "pid") => Left::Pid,
@@ -133,7 +133,7 @@ impl Condition {
         fits.then_some(Self { left, op, right })
     }
 
-    /// Whether it can be judged when a function has returned, and not before.
+    /// Returns true if only the return of a function has the value.
     pub fn is_of_return(&self) -> bool {
         match &self.left {
             Left::Duration => true,
@@ -142,7 +142,7 @@ impl Condition {
         }
     }
 
-    /// Whether it can be judged at the entry of a function, and a return probe does so.
+    /// Returns true if only the entry of a function has the value, where a return probe takes it.
     pub fn is_of_entry(&self) -> bool {
         match &self.left {
             Left::Pid | Left::Comm => true,
@@ -151,7 +151,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds. What cannot be read is like nothing.
+    /// Returns true if it holds. An unreadable value counts as empty.
     pub fn holds(&self, hit: &Hit<'_>, duration: u64, env: &impl Env) -> bool {
         match &self.left {
             Left::Pid => {
@@ -191,7 +191,7 @@ impl Condition {
             return false;
         };
         let order = match signed {
-            // Both are numbers with a sign, in two's complement.
+            // Both are signed numbers, in two's complement.
             true => (value as i64).cmp(&(number as i64)),
             false => value.cmp(&number),
         };
@@ -230,10 +230,10 @@ impl Left {
     }
 }
 
-/// Whether the pattern is the text; `*` is any text, `?` any byte.
+/// Returns true if the text matches the pattern; `*` is any text, `?` any byte.
 fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     let (mut text, mut pattern) = (text, pattern);
-    // What to try again after the last `*`: the pattern behind it, and the text that it may still take.
+    // State to retry after the last `*`: the pattern after it, and the text that it may still take.
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
         match (pattern.split_first(), text.split_first()) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the value of an argument comes from.
+//! Sources of an argument's value.
 //!
 //! Contexts: those of [`Env`].
 
 use super::number;
 use super::Type;
 
-/// The most accesses to memory for a value.
+/// Maximum number of memory accesses for a value.
 const STEPS_MAX: usize = 6;
 
-/// Bytes of text that are read at a time.
+/// Number of bytes of text that are read at once.
 const PIECE: usize = 64;
 
-/// Memory is there or not by pages of this size.
+/// Unit in which memory is mapped or not.
 const PAGE: u64 = 4096;
 
 /// A register.
@@ -40,7 +40,7 @@ pub enum Register {
     Flags,
 }
 
-/// What a value starts from.
+/// Start of a value's computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
     Register(Register),
@@ -55,26 +55,26 @@ enum Base {
     },
 }
 
-/// Where a value comes from: a word, and the offsets at which memory is read one after the other.
+/// Source of a value: a word, and the offsets of consecutive memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     base: Base,
-    /// The first comes first; those from `len` on mean nothing and are 0.
+    /// Offsets in the order of use; those from `len` on are unused and 0.
     steps: [i32; STEPS_MAX],
     len: u8,
 }
 
-/// What a probe that is hit sees.
+/// Environment of a probe hit.
 pub trait Env {
-    /// The value of a register.
+    /// Returns a register.
     fn register(&self, register: Register) -> u64;
-    /// The argument of this number, from 0, at the entry of the function.
+    /// Returns the argument of this number, from 0, at the entry of the function.
     fn argument(&self, index: u8) -> Option<u64>;
-    /// The word of the stack of this number, from 0.
+    /// Returns the stack word of this number, from 0.
     fn stack(&self, index: u16) -> Option<u64>;
-    /// What the function has returned.
+    /// Returns the return value of the function.
     fn returned(&self) -> u64;
-    /// Reads memory, of the kernel or of the process; false if it is not there.
+    /// Reads memory, of the kernel or of the process; returns false if it is not mapped.
     fn read(&self, at: u64, to: &mut [u8]) -> bool;
 }
 
@@ -128,12 +128,12 @@ impl Base {
 }
 
 impl Fetch {
-    /// Parses it, without the type.
+    /// Parses a source, without the type.
     pub fn parse(text: &str) -> Option<Self> {
         let mut steps = [0; STEPS_MAX];
         let mut rest = text;
         let mut len = 0_usize;
-        // The outermost is the last.
+        // The outermost offset is used last.
         while let Some(sign @ ('+' | '-')) = rest.chars().next() {
             let (offset, inner) = rest.get(1..)?.split_once('(')?;
             let offset = offset.strip_prefix('u').unwrap_or(offset);
@@ -149,7 +149,7 @@ impl Fetch {
         }
         steps.get_mut(..len)?.reverse();
         let base = Base::parse(rest)?;
-        // Nothing is behind a stack.
+        // A stack cannot be dereferenced.
         if len != 0 && matches!(base, Base::Calls { .. }) {
             return None;
         }
@@ -164,22 +164,22 @@ impl Fetch {
         self.steps.get(..self.len.into()).unwrap_or_default()
     }
 
-    /// Whether the value is in memory.
+    /// Returns true if the value is in memory.
     pub fn is_in_memory(&self) -> bool {
         self.len != 0
     }
 
-    /// Whether it is there when a function has returned, and not before.
+    /// Returns true if only the return of a function has the value.
     pub fn is_of_return(&self) -> bool {
         self.base == Base::Returned
     }
 
-    /// Whether it is there at the entry of a function, and not when that has returned.
+    /// Returns true if only the entry of a function has the value.
     pub fn is_of_entry(&self) -> bool {
         matches!(self.base, Base::Argument(_))
     }
 
-    /// The type of a stack, if it is one.
+    /// Returns the type of a stack, if it is one.
     pub fn stack(&self) -> Option<Type> {
         match self.base {
             Base::Calls { user } => Some(Type::Stack { user }),
@@ -198,7 +198,7 @@ impl Fetch {
         }
     }
 
-    /// The address of the value, or without steps the word that it is.
+    /// Returns the address of the value, or without steps the word itself.
     fn place(&self, env: &impl Env) -> Option<u64> {
         let mut word = self.base(env)?;
         let Some((last, before)) = self.steps().split_last() else {
@@ -210,7 +210,7 @@ impl Fetch {
         Some(word.wrapping_add_signed((*last).into()))
     }
 
-    /// The number that it is; `None` if that cannot be read.
+    /// Returns the number; `None` if it cannot be read.
     pub fn number(&self, ty: Type, env: &impl Env) -> Option<u64> {
         let mut word = self.place(env)?;
         if self.is_in_memory() {
@@ -219,13 +219,14 @@ impl Fetch {
         Some(ty.of_word(word))
     }
 
-    /// Gives `to` the text, of at most `len` bytes with a NUL, in pieces: as many bytes as there are, at most `len`. False
-    /// if it cannot be read; what could be was given.
+    /// Passes the text to `to` in pieces, at most `len` bytes with a NUL: the bytes that exist,
+    /// without more than `len`. Returns false if it cannot be read; the readable bytes have been
+    /// passed.
     pub fn text(&self, len: usize, env: &impl Env, mut to: impl FnMut(&[u8])) -> bool {
         let Some(mut at) = self.place(env) else {
             return false;
         };
-        // Room for the NUL.
+        // Leaves room for the NUL.
         let mut left = len.saturating_sub(1);
         while left != 0 {
             let in_page = PAGE.wrapping_sub(at % PAGE);
@@ -252,7 +253,7 @@ impl Fetch {
     }
 }
 
-/// The number of so many bytes at an address.
+/// Returns the number of `size` bytes at an address.
 fn read_word(env: &impl Env, at: u64, size: usize) -> Option<u64> {
     let mut bytes = [0; 8];
     let there = env.read(at, bytes.get_mut(..size)?);

@@ -4,18 +4,18 @@
 
 use super::number;
 
-/// Bytes of text, with its NUL, unless the type says another number.
+/// Number of bytes of text, with its NUL, unless the type has another number.
 const TEXT_DEFAULT: u16 = 128;
 
-/// The most bytes of text.
+/// Maximum number of bytes of text.
 const TEXT_MAX: u16 = 256;
 
-/// How a value is shown.
+/// Format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
-    /// A number without a sign.
+    /// An unsigned number.
     Unsigned,
-    /// A number with a sign.
+    /// A signed number.
     Signed,
     /// A number in hexadecimal.
     Hex,
@@ -28,34 +28,34 @@ pub enum Show {
 pub enum Type {
     /// A number.
     Number {
-        /// Its bytes: 1, 2, 4 or 8.
+        /// Number of bytes: 1, 2, 4 or 8.
         size: u8,
-        /// How it is shown.
+        /// Format.
         show: Show,
     },
     /// Some bits of a number.
     Bits {
-        /// How many.
+        /// Number of bits.
         width: u8,
-        /// The lowest one.
+        /// Lowest bit.
         shift: u8,
-        /// Bytes of the number: 1, 2, 4 or 8.
+        /// Number of bytes of the number: 1, 2, 4 or 8.
         size: u8,
     },
     /// Text that ends with a NUL.
     Text {
-        /// The most bytes that are kept, with the NUL.
+        /// Maximum number of bytes that are kept, with the NUL.
         len: u16,
     },
-    /// Addresses of calls, the innermost first, which stand behind all other arguments.
+    /// Stack trace, innermost call first, which follows all other arguments.
     Stack {
-        /// Whether it is that of user space.
+        /// True for the user stack.
         user: bool,
     },
 }
 
 impl Type {
-    /// That of an argument without one.
+    /// Default type of an argument.
     pub const DEFAULT: Self = Self::Number {
         size: 8,
         show: Show::Hex,
@@ -98,17 +98,17 @@ impl Type {
         Some(Self::Number { size, show })
     }
 
-    /// Whether it is text.
+    /// Returns true for text.
     pub fn is_text(self) -> bool {
         matches!(self, Self::Text { .. })
     }
 
-    /// Whether it is a stack.
+    /// Returns true for a stack.
     pub fn is_stack(self) -> bool {
         matches!(self, Self::Stack { .. })
     }
 
-    /// Bytes that a value takes among the others in a record.
+    /// Returns the number of bytes of a value in a record.
     pub fn size(self) -> usize {
         match self {
             Self::Number { size, .. } | Self::Bits { size, .. } => size.into(),
@@ -117,7 +117,7 @@ impl Type {
         }
     }
 
-    /// What its place in a record is a multiple of.
+    /// Returns the alignment in a record.
     pub(super) fn alignment(self) -> usize {
         match self {
             Self::Number { size, .. } | Self::Bits { size, .. } => size.into(),
@@ -125,14 +125,14 @@ impl Type {
         }
     }
 
-    /// A number of this type, from the word that it is the lowest part of. For one with a sign that is extended.
+    /// Returns a number of this type, from the lowest part of the word. Extends the sign.
     pub fn of_word(self, word: u64) -> u64 {
         match self {
             Self::Number { size, show } => {
                 let unused = 64_u32.saturating_sub(u32::from(size).saturating_mul(8));
                 let high = word.checked_shl(unused).unwrap_or(0);
                 match show {
-                    // The shift of a number with a sign repeats the sign.
+                    // The shift of a signed number repeats the sign.
                     Show::Signed => (high as i64).checked_shr(unused).unwrap_or(0) as u64,
                     _ => high.checked_shr(unused).unwrap_or(0),
                 }
@@ -147,14 +147,14 @@ impl Type {
         }
     }
 
-    /// Whether numbers of this type are compared as numbers with a sign.
+    /// Returns true if numbers of this type are compared as signed.
     pub fn is_signed(self) -> bool {
         let show = Show::Signed;
         matches!(self, Self::Number { show: s, .. } if s == show)
     }
 }
 
-/// Bytes of a number of so many bits.
+/// Returns the number of bytes for a number of bits.
 fn size(bits: u64) -> Option<u8> {
     match bits {
         8 => Some(1),
@@ -165,7 +165,7 @@ fn size(bits: u64) -> Option<u8> {
     }
 }
 
-/// The next multiple of `to`.
+/// Returns the next multiple of `to`.
 pub(super) fn align(at: usize, to: usize) -> Option<usize> {
     at.checked_next_multiple_of(to)
 }

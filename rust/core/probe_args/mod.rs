@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a probe reads when it is hit, and on what conditions the hit counts.
+//! Arguments of a probe, which a hit reads, and conditions on which a hit counts.
 //!
 //! An argument is `NAME=FETCH[:TYPE]`, as `kprobe_events` of tracefs has them:
 //!
@@ -42,59 +42,60 @@ pub use kind::Type;
 
 use kind::align;
 
-/// The most arguments of a probe.
+/// Maximum number of arguments of a probe.
 pub const ARGS_MAX: usize = 16;
 
-/// The most conditions of a probe.
+/// Maximum number of conditions of a probe.
 pub const CONDITIONS_MAX: usize = 8;
 
-/// The most bytes that the arguments of a probe take in a record.
+/// Maximum number of bytes of a probe's arguments in a record.
 pub const AREA_MAX: usize = 512;
 
-/// The most bytes of an argument's name.
+/// Maximum number of bytes of an argument's name.
 pub const NAME_MAX: usize = 31;
 
 /// An argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arg {
-    /// Where its value comes from.
+    /// Source of its value.
     pub fetch: Fetch,
-    /// What it is.
+    /// Type.
     pub ty: Type,
-    /// Where it stands among the values of the arguments, in bytes.
+    /// Offset among the values of the arguments, in bytes.
     pub offset: usize,
 }
 
 impl Arg {
-    /// Where it ends.
+    /// Returns the end offset.
     pub fn end(&self) -> usize {
         self.offset.saturating_add(self.ty.size())
     }
 }
 
-/// Arguments and conditions as text, all of which are understood.
+/// Arguments and conditions as valid text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Args<'a> {
     args: &'a str,
     conditions: &'a str,
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([' ', '\t']).filter(|word| !word.is_empty())
 }
 
 impl<'a> Args<'a> {
-    /// Parses `ARG... [if CONDITION...]`. Only a probe on the `return` of a function can have what comes from there.
+    /// Parses `ARG... [if CONDITION...]`. Only a probe on the `return` of a function can have its
+    /// values.
     ///
-    /// `None` if something is not understood, stands twice, or is too much.
+    /// Returns `None` if a part is invalid, repeated, or too much.
     pub fn parse(text: &'a str, returns: bool) -> Option<Self> {
         let (args, conditions) = split_if(text);
         let parsed = Self { args, conditions };
         if args.is_empty() && conditions.is_empty() {
             return Some(parsed);
         }
-        // Counted first: the rest looks at each word several times.
+        // Counted first: the rest reads each word several times.
         let count = words(args).take(ARGS_MAX.saturating_add(1)).count();
         let tests = words(conditions).take(CONDITIONS_MAX.saturating_add(1));
         if count > ARGS_MAX || tests.count() > CONDITIONS_MAX {
@@ -120,7 +121,7 @@ impl<'a> Args<'a> {
         (size <= AREA_MAX).then_some(parsed)
     }
 
-    /// The arguments with their names.
+    /// Returns the arguments with their names.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, Arg)> {
         let mut end = 0;
         words(self.args).filter_map(move |word| {
@@ -131,7 +132,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The conditions.
+    /// Returns the conditions.
     pub fn conditions(self) -> impl Iterator<Item = Condition> + 'a {
         words(self.conditions).filter_map(move |word| self.condition(word))
     }
@@ -143,23 +144,23 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The text of the arguments, in words.
+    /// Returns the text of the arguments, in words.
     pub fn text(self) -> &'a str {
         self.args
     }
 
-    /// The text of the conditions, in words.
+    /// Returns the text of the conditions, in words.
     pub fn conditions_text(self) -> &'a str {
         self.conditions
     }
 
-    /// Bytes of the values of all arguments.
+    /// Returns the number of bytes of the values of all arguments.
     pub fn size(self) -> usize {
         self.iter().last().map_or(0, |(_, arg)| arg.end())
     }
 }
 
-/// What is before the word `if`, and what is after it. If there is an `if` without anything, that is kept before.
+/// Splits the text at the word `if`. An `if` without conditions stays in the first part.
 fn split_if(text: &str) -> (&str, &str) {
     let blank = [' ', '\t'];
     let text = text.trim_matches(blank);
@@ -180,7 +181,7 @@ fn split_if(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// `NAME=FETCH[:TYPE]`; the argument has no place yet.
+/// Parses `NAME=FETCH[:TYPE]`; the argument has no offset yet.
 fn parse_arg(word: &str) -> Option<(&str, Arg)> {
     let (name, value) = word.split_once('=')?;
     let first = name.bytes().next()?;
@@ -198,7 +199,7 @@ fn parse_arg(word: &str) -> Option<(&str, Arg)> {
         (Some(stack), None) => stack,
         (Some(_), Some(_)) => return None,
     };
-    // Text is in memory.
+    // Text has to be in memory.
     if ty.is_text() && !fetch.is_in_memory() {
         return None;
     }
@@ -206,7 +207,7 @@ fn parse_arg(word: &str) -> Option<(&str, Arg)> {
     Some((name, Arg { fetch, ty, offset }))
 }
 
-/// A number, decimal or with `0x`, without a sign.
+/// Parses a number, decimal or with `0x`, without a sign.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),

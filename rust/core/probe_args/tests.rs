@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A machine with a page of memory, from [`Machine::FROM`] on, and nothing behind it.
+/// A machine with a page of memory at [`Machine::FROM`], and no memory after it.
 struct Machine(Vec<u8>);
 
 impl Machine {
@@ -122,7 +122,7 @@ fn texts() {
     is("+4000(%di):string", "near the end");
     is("+100(%di):string", &"x".repeat(127));
     is("+200(%di):string256", &"x".repeat(200));
-    // It goes on where nothing is.
+    // The text continues in unmapped memory.
     assert_eq!(
         text("+4090(%di):string", &machine),
         ("abcdef".into(), false)
@@ -139,7 +139,7 @@ fn places_in_the_record() {
     assert_eq!(args.size(), 24);
     assert_eq!(args.text(), line);
     assert_eq!(Args::parse("", false).unwrap().size(), 0);
-    // Stacks are behind all others, wherever they are named.
+    // Stacks follow all other arguments, in any order of the text.
     let args = Args::parse("k=$kstack a=%di:u8 u=$ustack b=%si:u16", true).unwrap();
     let places: Vec<_> = args
         .iter()
@@ -207,7 +207,7 @@ fn what_is_not_understood() {
     assert!(is(&large(2), false) && !is(&large(3), false));
     assert!(is(&format!("{}=%di", "n".repeat(NAME_MAX)), false));
     assert!(!is(&format!("{}=%di", "n".repeat(NAME_MAX + 1)), false));
-    // What only a return has.
+    // Sources that only a return has.
     for line in ["a=$retval", "if duration>1", "a=+0($retval) if cpu==1"] {
         assert!(is(line, true) && !is(line, false), "{line}");
     }
@@ -297,7 +297,7 @@ fn when_conditions_are_judged() {
     let left: Vec<_> = args.conditions().map(|c| c.is_of_return()).collect();
     assert_eq!(left, [false, true, false, true, false]);
     assert_eq!(args.conditions_text(), "a==1 r==1 d==1 duration>1 pid==1");
-    // A name of an argument is meant before anything else is.
+    // The name of an argument takes precedence.
     let args = Args::parse("cpu=$retval:s8 if cpu==-10", true).unwrap();
     assert!(args.conditions().all(|c| c.is_of_return()));
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The arithmetic of a relay buffer: sub-buffers, padding, what a reader may read next.
+//! Arithmetic of a relay buffer: sub-buffers, padding, and the readable data.
 //!
 //! A buffer is a ring of `n_subbufs` sub-buffers. The writer counts the sub-buffers it has
-//! *produced* and keeps an offset into the current one; the reader counts the sub-buffers it has
-//! *consumed* and how many bytes of the next one. Nothing here touches memory: the engine samples
-//! the counters, asks, and acts.
+//! *produced* and keeps an offset into the current one. The reader counts the sub-buffers it has
+//! *consumed* and the bytes of the next one. Nothing here accesses memory: the engine samples the
+//! counters, asks, and acts.
 
 mod geometry;
 mod reader;

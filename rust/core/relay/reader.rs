@@ -9,34 +9,34 @@ use super::SubbufIndex;
 /// The writer's counters, sampled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Sub-buffers completed so far.
+    /// Number of sub-buffers completed so far.
     pub produced: usize,
-    /// Bytes written to the current one, or [`Geometry::blocked`].
+    /// Number of bytes written to the current one, or [`Geometry::blocked`].
     pub offset: usize,
 }
 
-/// How far a reader has come.
+/// Position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Sub-buffers consumed so far.
+    /// Number of sub-buffers consumed so far.
     pub consumed: usize,
-    /// Bytes consumed of the next one.
+    /// Number of bytes consumed of the next one.
     pub bytes: usize,
 }
 
-/// A run of bytes within one sub-buffer that hold data and have not been read.
+/// A run of unread data bytes in one sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it starts in the buffer.
+    /// Start in the buffer.
     pub start: ByteOffset,
-    /// Its length, at least 1.
+    /// Length, at least 1.
     pub len: usize,
 }
 
 impl Position {
-    /// The position of a reader that has read `read` sub-buffers and `bytes` bytes of the next one, in a buffer of
-    /// which `consumed` have been consumed. Those may be fewer, while some are lent, or more, if some were consumed by
-    /// other means.
+    /// Returns the position of a reader that has read `read` sub-buffers and `bytes` bytes of the
+    /// next one, in a buffer with `consumed` consumed ones. Those may be fewer, while some are
+    /// lent, or more, if some were consumed by other means.
     pub fn new(consumed: usize, read: usize, bytes: usize) -> Self {
         match lead(read, consumed) {
             Some(_) => Self {
@@ -50,9 +50,9 @@ impl Position {
 
     /// Finds the first unread data.
     ///
-    /// Moves the position over sub-buffers that are used up or were overwritten before they were
-    /// read, and returns the new position with the data that follows it in the same sub-buffer,
-    /// if there is any. `padding` tells the padding of a completed sub-buffer.
+    /// Moves the position over sub-buffers that are used up or were overwritten unread. Returns the
+    /// new position with the data that follows it in the same sub-buffer, if there is any.
+    /// `padding` returns the padding of a completed sub-buffer.
     ///
     /// The loop ends: after its first round it runs once for each completed sub-buffer, at most.
     pub fn next_chunk(
@@ -62,7 +62,7 @@ impl Position {
         padding: impl Fn(SubbufIndex) -> usize,
     ) -> (Self, Option<Chunk>) {
         let blocked = geometry.is_blocked(view.offset);
-        // While the writer is inside a sub-buffer, what that sub-buffer held before is lost.
+        // While the writer is in a sub-buffer, its former contents are lost.
         let kept = match blocked {
             true => geometry.n_subbufs(),
             false => geometry.n_subbufs() - 1,
@@ -98,7 +98,7 @@ impl Position {
         }
     }
 
-    /// The position after `len` bytes of the chunk that [`Position::next_chunk`] returned.
+    /// Returns the position after `len` bytes of the chunk that [`Position::next_chunk`] returned.
     #[inline]
     pub fn advance(self, len: usize) -> Self {
         Self {
@@ -108,9 +108,10 @@ impl Position {
     }
 }
 
-/// The new count of consumed sub-buffers after a reader has reported `n` more.
+/// Returns the new count of consumed sub-buffers after a reader has reported `n` more.
 ///
-/// Reporting more than are ready consumes what is ready. `None` if `n` is more than the buffer has.
+/// A report of more than are ready consumes the ready ones. Returns `None` if `n` is more than the
+/// buffer has.
 pub fn consume(geometry: &Geometry, produced: usize, consumed: usize, n: usize) -> Option<usize> {
     if n > geometry.n_subbufs() {
         return None;
@@ -119,19 +120,19 @@ pub fn consume(geometry: &Geometry, produced: usize, consumed: usize, n: usize) 
     Some(consumed.wrapping_add(n.min(ready)))
 }
 
-/// How far the count `a` is ahead of `b`; `None` if it is behind. Counts wrap.
+/// Returns the lead of the count `a` over `b`; `None` if it is behind. Counts wrap.
 fn lead(a: usize, b: usize) -> Option<usize> {
     let by = a.wrapping_sub(b);
     (by <= usize::MAX / 2).then_some(by)
 }
 
-/// The count that is ahead of the other one. Counts wrap.
+/// Returns the count that is ahead of the other one. Counts wrap.
 pub fn later(a: usize, b: usize) -> usize {
     lead(a, b).map_or(b, |_| a)
 }
 
-/// The new count of consumed sub-buffers when `read` have been read: all of them, or those up to the first that is
-/// still `busy`.
+/// Returns the new count of consumed sub-buffers after `read` have been read: all of them, or those
+/// up to the first that is still `busy`.
 pub fn settle(
     geometry: &Geometry,
     consumed: usize,
@@ -141,7 +142,7 @@ pub fn settle(
     let Some(by) = lead(read, consumed) else {
         return consumed;
     };
-    // What is older has been overwritten.
+    // Older ones have been overwritten.
     let mut consumed = read.wrapping_sub(by.min(geometry.n_subbufs()));
     while consumed != read && !busy(geometry.index(consumed)) {
         consumed = consumed.wrapping_add(1);

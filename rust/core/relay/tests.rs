@@ -38,7 +38,7 @@ impl Sim {
         sim
     }
 
-    /// The client's `subbuf_start()`, and what the engine does as a result.
+    /// Calls the client's `subbuf_start()`, and acts as the engine does.
     fn start(&mut self) -> bool {
         let full = self.view.produced - self.position.consumed >= self.geometry.n_subbufs();
         if full && !self.overwrite {
@@ -54,7 +54,7 @@ impl Sim {
         true
     }
 
-    /// Returns whether the record was written.
+    /// Returns true if the record was written.
     fn write(&mut self, record: &[u8]) -> bool {
         if !self.geometry.fits(self.view.offset, record.len()) {
             if record.len() > self.geometry.subbuf_size() {
@@ -123,7 +123,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// No-overwrite mode loses nothing that it accepted, invents nothing, keeps the order.
+    /// No-overwrite mode loses no accepted record, adds none, and keeps the order.
     #[test]
     fn no_overwrite_is_a_queue(size in 1usize..64, n in 1usize..6, ops in ops()) {
         let geometry = Geometry::new(size, n).unwrap();
@@ -139,7 +139,7 @@ proptest! {
                         written.extend_from_slice(&record);
                         next = next.wrapping_add(len as u8);
                     } else {
-                        // Only a full buffer or too large a record is a reason to refuse.
+                        // Only a full buffer or too large a record justifies a refusal.
                         let full = sim.view.produced - sim.position.consumed >= n;
                         prop_assert!(full || len > size);
                     }
@@ -180,8 +180,8 @@ proptest! {
         prop_assert_eq!(sim.read(usize::MAX), subbufs[newest..].concat());
     }
 
-    /// A chunk never leaves the buffer or crosses a sub-buffer, whatever the counters hold: user
-    /// space and clients can make them inconsistent.
+    /// A chunk is inside of the buffer and of one sub-buffer, for any counters: user space and
+    /// clients can make them inconsistent.
     #[test]
     fn chunks_stay_inside(
         size in 1usize..64,
@@ -208,7 +208,7 @@ proptest! {
         }
     }
 
-    /// Busy sub-buffers are not skipped, others are not left, and the count never goes back.
+    /// Busy sub-buffers are not skipped, others are, and the count never decreases.
     #[test]
     fn settling_stops_at_the_first_busy(
         size in 1usize..9,
@@ -233,7 +233,7 @@ proptest! {
         prop_assert_eq!(moved + left, ahead);
         prop_assert!(left <= n);
         prop_assert!(left == 0 || is_busy(geometry.index(new)));
-        // What is older than the buffer is gone anyway.
+        // Positions older than the buffer are lost anyway.
         for count in ahead.saturating_sub(n)..moved {
             prop_assert!(!is_busy(geometry.index(consumed.wrapping_add(count))));
         }

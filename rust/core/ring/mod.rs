@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The buffer of a fast relay channel: records that one CPU writes from any context, each in place.
+//! Buffer of a fast relay channel: records that one CPU writes in any context, each in place.
 //!
-//! The state is one word, [`Word`]: the position of the next record and how many records are being
-//! written. A writer *reserves* with one compare-and-exchange that advances the position and increments the count,
-//! writes, and *commits* by decrementing the count. A context that interrupts it on the same CPU has done both before
-//! it continues, so the contexts nest, and when the count is 0 everything before the position is complete. No writer
-//! disables interrupts, and none waits.
+//! The state is one word, [`Word`]: the position of the next record and the number of records being
+//! written. A writer *reserves* with one compare-and-exchange that advances the position and
+//! increments the count, writes, and *commits* by decrementing the count. A context that interrupts
+//! it on the same CPU has done both before the writer continues. So the contexts nest, and when the
+//! count is 0 everything before the position is complete. No writer disables interrupts, and none
+//! waits.
 //!
-//! Positions only grow. A reserve that would pass [`Words::limit`] takes the slow path, which ends a sub-buffer,
-//! refuses a record, or wakes a reader. This is the only comparison on the fast path.
+//! Positions only increase. A reserve that would pass [`Words::limit`] takes the slow path, which
+//! ends a sub-buffer, refuses a record, or wakes a reader. This is the only comparison on the fast
+//! path.
 //!
 //! Contexts: any, NMI included, with preemption off from reserve to commit. No locks.
 //!
-//! It is a compare-and-exchange rather than an addition because what is decided between the load and the exchange
-//! (whether there is room, what time it is) still holds when the exchange succeeds: nothing has to be undone, and the
-//! times of the records are in the order of their positions.
+//! The state uses a compare-and-exchange rather than an addition. A decision between the load and
+//! the exchange (on room and time) still holds when the exchange succeeds. So nothing has to be
+//! undone, and the times of the records are in the order of their positions.
 
 mod reader;
 mod record;
@@ -43,11 +45,11 @@ pub use writer::Refused;
 
 use crate::relay::Geometry;
 
-/// The sizes are refused.
+/// Error for invalid sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeError;
 
-/// The sizes of a buffer and what it does when it is full.
+/// Sizes of a buffer, and its mode when it is full.
 ///
 /// # Invariants
 ///
@@ -61,7 +63,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The smallest sub-buffer.
+    /// Smallest size of a sub-buffer.
     pub const MIN_SUBBUF: usize = 64;
 
     /// Makes a ring. The sizes have to be powers of two, with at least 2 sub-buffers.
@@ -79,69 +81,70 @@ impl Ring {
         })
     }
 
-    /// Bytes of a sub-buffer.
+    /// Returns the number of bytes of a sub-buffer.
     pub fn subbuf_size(&self) -> u64 {
         self.subbuf_size
     }
 
-    /// Bytes of the buffer.
+    /// Returns the number of bytes of the buffer.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Sub-buffers of the buffer.
+    /// Returns the number of sub-buffers of the buffer.
     pub fn n_subbufs(&self) -> u64 {
         // A shift, which cannot fail.
         self.size >> self.subbuf_size.trailing_zeros()
     }
 
-    /// Whether new records overwrite old ones.
+    /// Returns true if new records overwrite old ones.
     pub fn overwrites(&self) -> bool {
         self.overwrite
     }
 
-    /// Where a position is in the buffer.
+    /// Returns the offset of a position in the buffer.
     #[inline]
     pub fn offset(&self, position: u64) -> u64 {
         position & (self.size - 1)
     }
 
-    /// The index of the sub-buffer that a position is in, `0..n_subbufs`.
+    /// Returns the index of the sub-buffer that contains a position, `0..n_subbufs`.
     pub fn index(&self, position: u64) -> usize {
         // The buffer has fewer than 2^32 bytes.
         usize::try_from(self.offset(position) >> self.subbuf_size.trailing_zeros()).unwrap_or(0)
     }
 
-    /// The start of the sub-buffer that a position is in.
+    /// Returns the start of the sub-buffer that contains a position.
     #[inline]
     fn floor(&self, position: u64) -> u64 {
         position & !(self.subbuf_size - 1)
     }
 
-    /// The first start of a sub-buffer that is not before a position.
+    /// Returns the first start of a sub-buffer that is not before a position.
     #[inline]
     fn ceil(&self, position: u64) -> u64 {
         self.floor(position.wrapping_add(self.subbuf_size - 1))
     }
 
-    /// The oldest position that has not been overwritten, with the writer at `reserved`.
+    /// Returns the oldest position that has not been overwritten, with the writer at `reserved`.
     #[inline]
     pub fn kept(&self, reserved: u64) -> u64 {
         self.ceil(reserved).saturating_sub(self.size)
     }
 
-    /// How many unread bytes, in whole words, a reader with `watermark` waits for.
+    /// Returns the number of unread bytes, in whole words, for which a reader with `watermark`
+    /// waits.
     fn wanted(&self, watermark: u64) -> u64 {
         watermark.min(self.size / 2).next_multiple_of(8)
     }
 
-    /// The position from which on a reader that has come to `consumed` has to be woken.
+    /// Returns the position from which on a reader at `consumed` has to be woken.
     ///
-    /// Without a watermark that is the end of the sub-buffer it is in.
+    /// Without a watermark that is the end of its sub-buffer.
     fn trip(&self, consumed: u64, watermark: u64) -> u64 {
         match self.wanted(watermark) {
             0 => self.floor(consumed).wrapping_add(self.subbuf_size),
-            // Positions are whole words, whatever user space says.
+            // Positions are whole words, for any values of user space.
             wanted => (consumed & !7).wrapping_add(wanted),
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What may be read, and whether a reader has to wait.
+//! Readable data, and the decision if a reader has to wait.
 
 use super::Ring;
 use super::Word;
@@ -9,9 +9,9 @@ use super::Words;
 /// The writer's words, sampled by a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The position of the next record.
+    /// Position of the next record.
     pub reserved: u64,
-    /// Everything before it is complete.
+    /// Position before which everything is complete.
     pub committed: u64,
 }
 
@@ -32,26 +32,26 @@ impl Sample {
 /// Bytes of complete records, in one sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The position of the first byte.
+    /// Position of the first byte.
     pub start: u64,
-    /// How many there are, at least 1.
+    /// Number of bytes, at least 1.
     pub bytes: u64,
 }
 
 impl Ring {
-    /// Where a reader that claims to have come to `consumed` really is: not beyond the writer, and, if it was
-    /// overtaken, at the oldest sub-buffer that is left.
+    /// Returns the true position of a reader that claims `consumed`: not beyond the writer, and for
+    /// an overtaken reader, the oldest remaining sub-buffer.
     pub fn position_of(&self, sample: Sample, consumed: u64) -> u64 {
         consumed
             .min(sample.reserved)
             .max(self.kept(sample.reserved))
     }
 
-    /// Finds the first unread bytes after `position`, leaving out padding. Returns the position where they start, or to
-    /// which the reader can go on if there are none, and the bytes.
+    /// Finds the first unread bytes after `position`, without padding. Returns their start and the
+    /// bytes, or the position to which the reader can advance if there are none.
     ///
-    /// `padded(index)` is the start of the last padding that [`LocalWords::pad`] has recorded for that sub-buffer; it
-    /// may be from an earlier round.
+    /// `padded(index)` is the start of the last padding that [`LocalWords::pad`] has recorded for
+    /// that sub-buffer; it may be from an earlier round.
     ///
     /// [`LocalWords::pad`]: super::LocalWords::pad
     pub fn next_run(
@@ -83,10 +83,10 @@ impl Ring {
         }
     }
 
-    /// Whether `poll()` has something to report to a reader that has come to `consumed`.
+    /// Returns true if `poll()` has an event for a reader at `consumed`.
     ///
-    /// Records that are still being written count: the writer woke the reader when it reserved them, and does not do so
-    /// again. The reader may have to poll again.
+    /// Records that are still being written count: the writer woke the reader when it reserved
+    /// them, and does not do so again. The reader may have to poll again.
     pub fn is_due<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
         let consumed = words.consumed().min(reserved);
@@ -94,10 +94,11 @@ impl Ring {
         due || (words.stalled() != 0 && consumed != reserved)
     }
 
-    /// Whether the writer would pass the point at which the reader wants to be woken without noticing,
-    /// so that [`Ring::look_after`] has to be called on the writer's CPU.
+    /// Returns true if the writer would pass the wake-up position of the reader unnoticed, so that
+    /// [`Ring::look_after`] has to be called on the writer's CPU.
     ///
-    /// It would not if the reader reads everything and asks for as much as before: the writer expects that.
+    /// Returns false if the reader reads everything and requests the same amount as before: the
+    /// writer expects that.
     pub fn limit_is_late<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
         let trip = self.trip(words.consumed().min(reserved), words.watermark());

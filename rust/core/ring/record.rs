@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a record starts with: `struct relay_fast_record`.
+//! Header of a record: `struct relay_fast_record`.
 
-/// Bytes of a header.
+/// Number of bytes of a header.
 pub const HEADER_BYTES: u64 = 8;
-/// Bytes of a time stamp.
+/// Number of bytes of a time stamp.
 pub const TIME_BYTES: u64 = 8;
 
 /// A time stamp follows the header.
 pub const TIMED: u16 = 0x1;
 /// The writer has discarded the record.
 pub const DISCARDED: u16 = 0x2;
-/// The rest of a sub-buffer.
+/// The record is the rest of a sub-buffer.
 pub const PADDING: u16 = 0x4;
-/// The record is being written. No reader sees it, unless the kernel died meanwhile.
+/// The record is being written. A reader sees it only after the death of the kernel.
 pub const OPEN: u16 = 0x8;
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of data.
+    /// Number of bytes of data.
     pub len: u32,
     /// The client's number for the type of the data.
     pub kind: u16,
@@ -28,10 +28,10 @@ pub struct Header {
 }
 
 impl Header {
-    /// Bytes from the start of the record to the flags.
+    /// Offset of the flags in the record.
     pub const FLAGS_AT: usize = 6;
 
-    /// The header as it is in memory, as one little-endian word.
+    /// Returns the header as in memory, as one little-endian word.
     #[inline]
     pub const fn to_word(self) -> u64 {
         let [a, b, c, d] = self.len.to_le_bytes();
@@ -40,7 +40,7 @@ impl Header {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// The header that a word holds.
+    /// Returns the header of a word.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
@@ -51,7 +51,7 @@ impl Header {
         }
     }
 
-    /// Bytes from the start of the record to the start of the next.
+    /// Returns the distance in bytes to the start of the next record.
     #[inline]
     pub fn bytes(self) -> u64 {
         let time = match self.flags & TIMED {

@@ -21,8 +21,8 @@ use core::ops::Range;
 /// Maximum number of displaced bytes: the last instruction begins in the fifth.
 pub const MAX_DISPLACED: usize = JUMP_LEN - 1 + MAX_LEN;
 
-/// The most bytes that displaced instructions have elsewhere: two short branches, of which `loop` becomes 9 bytes, and a
-/// call through memory, which becomes 5 bytes more.
+/// Maximum number of bytes of relocated instructions: two short branches, of which `loop` becomes
+/// 9 bytes, and a call through memory, which becomes 5 bytes longer.
 pub const MAX_RELOCATED: usize = 2 * LOOP_LEN + PUSH_LEN + MAX_LEN;
 
 /// `loop` over a short jump, which skips a near jump.

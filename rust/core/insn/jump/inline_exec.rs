@@ -33,7 +33,7 @@ pub struct Frame {
     pub registers: [u8; 16],
     /// RFLAGS.
     pub flags: u32,
-    /// Value of the stack pointer there, as a distance.
+    /// The probed code's stack pointer, in bytes from the present one.
     pub stack: u32,
     /// True if the CPU has SMAP: AC is clear while handlers run, and an instruction that accesses
     /// memory needs the AC of the probed code.
@@ -47,7 +47,7 @@ const MOVE: usize = 5;
 /// A branch to a destination in the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// The lower half of the opcode that a conditional one has, none if it always goes there.
+    /// Lower half of the opcode of a conditional branch, or `None`.
     pub condition: Option<u8>,
     /// Destination.
     pub target: u64,

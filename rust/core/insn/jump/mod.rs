@@ -83,8 +83,9 @@ pub trait Surroundings {
     /// code, and must not be a return thunk. Symbols without a gap between them are neighbours.
     fn piece(&self, address: u64) -> Option<Piece>;
 
-    /// Copies code from `at` on, and returns how many bytes there were. They are the original ones: without breakpoints
-    /// and jumps of probes. Where those are not known (a debugger's breakpoint) the code ends.
+    /// Copies code from `at` on, and returns the number of bytes. They are the original ones,
+    /// without breakpoints and jumps of probes. If these are unknown (a debugger's breakpoint), the
+    /// code ends there.
     fn code(&self, at: u64, out: &mut [u8]) -> usize;
 
     /// Copies data from `at` on that is never written. Returns false if a byte is not of this kind.

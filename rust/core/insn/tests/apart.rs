@@ -6,7 +6,7 @@ use std::vec::Vec;
 const AT: u64 = 0xffff_ffff_8100_0000;
 const TO: u64 = AT + 0x1000;
 const DONE: u64 = AT + 0x2000;
-/// As `struct pt_regs` has them.
+/// Offsets as in `struct pt_regs`.
 const SAVED: Saved = Saved {
     registers: [
         80, 88, 96, 40, 152, 32, 104, 112, 72, 64, 56, 48, 24, 16, 8, 0,
@@ -74,7 +74,7 @@ fn memory_is_checked_first() {
     let access = apart.access.unwrap();
     assert_eq!(code[access..access + movzbl.len()], movzbl);
     let lea = [0x48, 0x8d, 0x94, 0x98, 8, 0, 0, 0];
-    // rax and rbx come before, and rcx is only written.
+    // rax and rbx are loaded before, and rcx is only written.
     assert_eq!(code[14..22], lea);
     assert_eq!(code[22..29], [0x48, 0xc1, 0xfa, 47, 0x48, 0xff, 0xc2]);
     assert_eq!(code[29], 0x75);
@@ -88,7 +88,7 @@ fn memory_is_checked_first() {
     assert_eq!(code[apart.failed..apart.failed + 5], [0xb8, 1, 0, 0, 0]);
 }
 
-/// With page tables of five levels more addresses are the kernel's.
+/// With page tables of five levels more addresses belong to the kernel.
 #[test]
 fn addresses_may_have_more_bits() {
     let movzbl = [0x0f, 0xb6, 0x4c, 0x98, 8];

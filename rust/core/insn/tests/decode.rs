@@ -3,7 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The parts of an instruction: its length, and where displacement and immediate are.
+/// Returns the parts of an instruction: its length, and the positions of displacement and
+/// immediate.
 fn parts(bytes: &[u8]) -> (usize, (u8, u8), (u8, u8)) {
     let insn = Insn::decode(bytes).unwrap();
     let pair = |field: Field| (field.at, field.len);
@@ -25,7 +26,7 @@ fn immediates_follow_the_operand_size() {
     assert_eq!(insn(&[0x66, 0xb8, 1, 0x80]).immediate(), -0x7fff);
     let wide = insn(&[0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(wide.immediate(), 0x0807_0605_0403_0201);
-    // REX.W wins over 66.
+    // REX.W takes precedence over 66.
     assert_eq!(insn(&[0x66, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0]).len(), 11);
     // add imm32, %rax: only the immediate of mov has 8 bytes.
     assert_eq!(insn(&[0x48, 0x05, 0, 0, 0, 0x80]).immediate(), -0x8000_0000);
@@ -84,7 +85,7 @@ fn odd_operands() {
     assert_eq!(insn(&[0x66, 0xf3, 0x0f, 0x78, 0xc0]).len(), 5);
     // The opcode of 3DNow! follows the operands: pfadd 8(%rax), %mm0
     assert_eq!(insn(&[0x0f, 0x0f, 0x40, 8, 0x9e]).immediate_field().at, 4);
-    // mov %cr0, %rax with any mode, which elsewhere would call for SIB and displacement
+    // mov %cr0, %rax with any mode, which in other opcodes would need SIB and displacement
     assert_eq!(insn(&[0x0f, 0x20, 0x04]).len(), 3);
     assert!(!insn(&[0x0f, 0x20, 0x05]).is_rip_relative());
     // popcnt has F3.
@@ -122,7 +123,7 @@ fn vector_prefixes() {
 
 #[test]
 fn extended_registers() {
-    // REX2: mov, in both maps; jmpabs; what it must not be combined with
+    // REX2: mov, in both maps; jmpabs; invalid combinations
     assert_eq!(insn(&[0xd5, 0x08, 0x89, 0xc0]).len(), 4);
     assert_eq!(insn(&[0xd5, 0x80, 0xaf, 0xc0]).len(), 4);
     assert_eq!(insn(&[0xd5, 0x08, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0]).len(), 11);
@@ -184,7 +185,7 @@ fn at_most_15_bytes() {
     assert_eq!(refused(&nop), DecodeError::TooLong);
     assert_eq!(refused(&nop[..14]), DecodeError::Truncated);
     assert_eq!(refused(&nop[..15]), DecodeError::TooLong);
-    // An immediate that would go beyond 15 bytes, although the bytes end before.
+    // An immediate beyond 15 bytes, although the bytes end before.
     let mut add = [0x2e; 15];
     add[11] = 0x05;
     assert_eq!(refused(&add[..13]), DecodeError::TooLong);
@@ -227,7 +228,7 @@ fn boundaries() {
         .collect();
     assert_eq!(starts, [0, 4, 5, 8, 9]);
     assert_eq!(Boundaries::is_boundary(&text, 10), Ok(false));
-    // What follows something that is not an instruction is not known.
+    // The rest after an invalid instruction is unknown.
     let text = [0x90, 0x06, 0x90];
     assert_eq!(Boundaries::is_boundary(&text, 1), Ok(true));
     assert_eq!(
@@ -244,7 +245,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever the bytes: nothing panics, and the fields follow each other up to the end.
+    /// For any bytes: nothing panics, and the fields follow each other up to the end.
     #[test]
     fn fields_are_in_order(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
         let Ok(insn) = Insn::decode(&bytes) else { return Ok(()) };

@@ -56,7 +56,7 @@ impl Machine for Fake {
     }
 }
 
-/// A machine with a stack of three words around 0x8000, each with its own address.
+/// Makes a machine with a stack of three words around 0x8000, each with its own address.
 fn fake() -> Fake {
     let mut fake = Fake::default();
     fake.registers[4] = 0x8000;
@@ -156,7 +156,7 @@ fn indirect_jumps() {
 
 #[test]
 fn conditions() {
-    // Each pair, and the flags with which the even one holds: all combinations of CF, PF, ZF, SF, OF.
+    // Each pair, and the flags on which the even one holds: all combinations of CF, PF, ZF, SF, OF.
     for bits in (0..32u64).step_by(if cfg!(miri) { 5 } else { 1 }) {
         let (c, p, z) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
         let (s, o) = (bits & 8 != 0, bits & 16 != 0);
@@ -183,7 +183,7 @@ fn conditions() {
 
 #[test]
 fn loops() {
-    // Opcode, counter before, ZF; whether it jumps, counter after.
+    // Opcode, counter before, ZF; then the jump as a bool, and the counter after.
     let top = 0x1_0000_0000;
     for (bytes, rcx, zero, jumps, after) in [
         (&[0xe2, 0x10][..], 2, false, true, 1),
@@ -211,7 +211,7 @@ fn loops() {
 
 #[test]
 fn a_fault_changes_nothing() {
-    // No stack; for the last, a stack, but no memory where the target is.
+    // No stack; for the last, a stack, but no memory at the target.
     for (bytes, address) in [
         (&[0xe8, 0, 0, 0, 0][..], 0x4ff8),
         (&[0x9c], 0x4ff8),

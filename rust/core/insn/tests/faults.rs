@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which instructions do not fault. `tools/testing/host/tests/iced.rs` compares this with another decoder.
+//! Tests of instructions that do not fault. `tools/testing/host/tests/iced.rs` compares this with
+//! another decoder.
 
 use super::*;
 

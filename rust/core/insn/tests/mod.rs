@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the manuals say, case by case. The comparisons with other decoders, with the text of
+//! Tests of single cases from the manuals. The comparisons with other decoders, with the text of
 //! kernels and with the CPU are in `tools/testing/host`.
 
 mod apart;
@@ -13,7 +13,7 @@ mod relocate;
 
 use super::*;
 
-/// Decodes bytes that have to be one instruction and nothing else.
+/// Decodes bytes that have to be exactly one instruction.
 fn insn(bytes: &[u8]) -> Insn {
     let insn = Insn::decode(bytes).unwrap();
     assert_eq!(insn.bytes(), bytes);

@@ -42,7 +42,7 @@ fn the_reach_is_32_bits() {
         insn(&out[..7]).rip_relative_target(u64::MAX - 0xfff),
         Some(0x1017)
     );
-    // A failure leaves the buffer alone.
+    // A failure does not change the buffer.
     let mut out = [0xcc; 16];
     assert!(relocate(&lea, 0, 1 << 40, &mut out).is_err());
     assert_eq!(out, [0xcc; 16]);

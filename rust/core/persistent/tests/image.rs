@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of a channel as the kernel leaves it, written by the ring's own algorithm.
+//! Memory of a channel as left by the kernel, written by the ring's own algorithm.
 
 use super::super::*;
 use crate::ring::Header as Record;
@@ -16,10 +16,10 @@ use crate::ring::PADDING;
 use crate::ring::TIMED;
 use std::cell::Cell;
 
-/// When the channel was opened.
+/// Time at which the channel was opened.
 pub const OPENED: u64 = 1_000_000_000;
 
-/// What was committed: position, type, data.
+/// A committed record: position, type, data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     pub position: u64,
@@ -50,7 +50,7 @@ impl MemoryMut for Image {
     }
 }
 
-/// A record that has been reserved.
+/// A reserved record.
 pub struct Reserved {
     cpu: u64,
     pub position: u64,
@@ -58,7 +58,7 @@ pub struct Reserved {
 }
 
 impl Image {
-    /// Of `cpus` CPUs, full of what was there before.
+    /// Makes memory for `cpus` CPUs, full of older bytes.
     pub fn new(cpus: u64, subbuf_size: usize, n_subbufs: usize, overwrite: bool) -> Self {
         let ring = Ring::new(subbuf_size, n_subbufs, overwrite).unwrap();
         let layout = Layout::new(ring, cpus, 100).unwrap();
@@ -82,7 +82,7 @@ impl Image {
         image
     }
 
-    /// The memory as bytes.
+    /// Returns the memory as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         self.words
             .iter()
@@ -90,7 +90,7 @@ impl Image {
             .collect()
     }
 
-    /// Reserves a record; with a time if the flags say so.
+    /// Reserves a record; with a time if the flags have it.
     pub fn reserve(&self, cpu: u64, kind: u16, len: u32, flags: u16) -> Option<Reserved> {
         let header = Record { len, kind, flags };
         let writer = Writer { image: self, cpu };
@@ -161,7 +161,7 @@ impl Image {
         })
     }
 
-    /// A whole record.
+    /// Writes a whole record.
     pub fn write(&self, cpu: u64, kind: u16, len: u32, flags: u16) -> Option<Committed> {
         self.commit(&self.reserve(cpu, kind, len, flags)?, false)
     }
@@ -179,13 +179,13 @@ impl Image {
         }
     }
 
-    /// Where the writer of a CPU is.
+    /// Returns the write position of a CPU.
     pub fn position(&self, cpu: u64) -> u64 {
         Writer { image: self, cpu }.reserve().position()
     }
 }
 
-/// What was found: the records, and the pieces.
+/// Returns the recovered records and pieces.
 pub fn recovered<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -236,7 +236,7 @@ pub fn recovered<M: Memory + ?Sized>(
     (records, pieces)
 }
 
-/// The writer of a CPU. Nobody reads.
+/// Writer of a CPU, without a reader.
 struct Writer<'a> {
     image: &'a Image,
     cpu: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is found after a reboot is what had been committed, and nothing else, whatever has been hit.
+//! Tests that exactly the committed records are found after a reboot, for any damage.
 
 mod image;
 
@@ -21,7 +21,7 @@ fn cases() -> ProptestConfig {
     ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 })
 }
 
-/// Writes `lens` on a CPU, and tells what the buffer still has of it.
+/// Writes `lens` on a CPU, and returns the records that the buffer still has.
 fn fill(image: &Image, cpu: u64, lens: &[(u32, bool)]) -> Vec<Committed> {
     let mut written = Vec::new();
     for (i, (len, timed)) in lens.iter().enumerate() {
@@ -127,7 +127,7 @@ fn a_header_comes_back() {
 #[test]
 fn a_header_survives_what_two_copies_survive() {
     let good = copies(&header());
-    // Up to the checksum; after it nothing counts.
+    // Up to the checksum; the bytes after it are ignored.
     let bits = (13 + 16 + 1) * 64;
     for bit in (0..bits).step_by(if cfg!(miri) { 97 } else { 1 }) {
         let mut memory = good;
@@ -210,7 +210,7 @@ fn a_cpu_that_never_came_up_has_nothing() {
     );
 }
 
-/// The word with the position is hit, in each bit: the seal knows better.
+/// Each bit of the position's word is damaged: the seal has the position.
 #[test]
 fn a_seal_knows_the_position() {
     let image = Image::new(1, 64, 4, true);
@@ -254,7 +254,8 @@ fn a_flipped_bit_costs_a_sub_buffer_and_is_told() {
     }
 }
 
-/// Each bit of a seal: of an entry, the sub-buffer has none then; of the head, the control page is still there.
+/// Each bit of a seal. Without its entry a sub-buffer has no seal; without the head, the control
+/// page remains.
 #[test]
 fn a_flipped_bit_of_a_seal_costs_nothing_but_the_certainty() {
     let image = Image::new(1, 256, 2, true);
@@ -271,7 +272,7 @@ fn a_flipped_bit_of_a_seal_costs_nothing_but_the_certainty() {
     }
 }
 
-/// A record that is being written in place, torn at each byte, with others written within it.
+/// A record that is being written in place, torn at each byte, with others written during it.
 #[test]
 fn a_torn_record_is_told_and_nothing_else_is_lost() {
     for timed in [0, TIMED] {
@@ -303,8 +304,8 @@ fn a_torn_record_is_told_and_nothing_else_is_lost() {
     }
 }
 
-/// One that has no mark: what comes after the last position known to be complete is left out, and told. There is nothing of it
-/// among the records even if what was in its place before looks like one.
+/// A record without a mark: the bytes after the last complete position are left out, and reported.
+/// They are not taken for records even if older bytes there look like one.
 #[test]
 fn a_torn_record_without_a_mark_is_told() {
     let image = Image::new(1, 256, 2, true);
@@ -326,7 +327,7 @@ fn a_torn_record_without_a_mark_is_told() {
     }
 }
 
-/// What is written after a seal that others do not wait for.
+/// Records after a seal for which other CPUs do not wait.
 #[test]
 fn records_after_a_seal_are_found() {
     let image = Image::new(1, 256, 4, true);
@@ -347,7 +348,7 @@ fn records_after_a_seal_are_found() {
     }
 }
 
-/// The CPU goes on writing between the steps of a seal, which are short whatever the size of a
+/// The CPU continues to write between the steps of a seal, which are short for any size of a
 /// sub-buffer.
 #[test]
 fn records_between_the_steps_of_a_seal_are_found() {
@@ -387,7 +388,8 @@ fn a_time_before_the_channel_was_opened_is_told_where_there_is_no_seal() {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Everything that was committed and is still there, in order, with and without a seal.
+    /// All committed records that have not been overwritten are found, in order, with and without a
+    /// seal.
     #[test]
     fn nothing_that_was_committed_is_lost(
         per_cpu in prop::collection::vec(lens(120), 1..4),
@@ -411,7 +413,7 @@ proptest! {
         }
     }
 
-    /// Whatever bits of sealed data are flipped, each record that is shown was committed.
+    /// For any flipped bits of sealed data, each shown record was committed.
     #[test]
     fn what_was_hit_is_never_shown(
         lens in lens(80),
@@ -433,7 +435,7 @@ proptest! {
         prop_assert!(records.len() == written.len() || is_left(&pieces, Why::Checksum));
     }
 
-    /// Memory of anything ends the walk, and no piece is outside of the buffer.
+    /// Any memory ends the walk, and no piece is outside of the buffer.
     #[test]
     fn any_memory_is_survived(
         seed: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The shared words in memory that one thread uses.
+//! Shared words in the memory of one thread.
 
 use super::super::*;
 use core::cell::Cell;
@@ -25,11 +25,11 @@ pub struct Cells {
     pub after_exchange: RefCell<Option<Interruption>>,
     /// Runs at the next barrier.
     pub at_fence: RefCell<Option<Interruption>>,
-    /// User space changes its words whenever they are loaded.
+    /// True if user space changes its words at each load.
     pub restless: Cell<bool>,
-    /// The ends of the sub-buffers, by their index.
+    /// Ends of the sub-buffers, by index.
     pub padded: RefCell<BTreeMap<usize, u64>>,
-    /// The number of bytes in the buffer, for the index of a position; set by [`Cells::of`].
+    /// The ring, for the index of a position; set by [`Cells::of`].
     pub ring: Option<Ring>,
 }
 
@@ -42,7 +42,7 @@ impl Cells {
         }
     }
 
-    /// What [`Ring::next_run`] asks for.
+    /// Returns the argument of [`Ring::next_run`].
     pub fn padded(&self, index: usize) -> u64 {
         self.padded.borrow().get(&index).copied().unwrap_or(0)
     }

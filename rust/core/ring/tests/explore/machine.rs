@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two CPUs with store buffers (x86-TSO), the writer's words, and what must hold for them.
+//! Two CPUs with store buffers (x86-TSO), the writer's words, and their invariants.
 
 use super::reader::Reader;
 use super::writer::Rec;
@@ -8,7 +8,7 @@ use super::writer::PADDING_WORD;
 use super::*;
 use std::collections::VecDeque;
 
-/// Where the writer's words are in [`Memory`]; the data follows.
+/// Offsets of the writer's words in [`Memory`]; the data follows.
 pub const RESERVE: usize = 0;
 pub const LIMIT: usize = 1;
 pub const COMMITTED: usize = 2;
@@ -18,16 +18,16 @@ pub const OVERWRITTEN: usize = 5;
 pub const PADDED: usize = 6;
 pub const DATA: usize = PADDED + 4;
 
-/// The most accesses of the reader between two of the writer. Enough to read, publish, and sleep.
+/// Maximum number of the reader's accesses between two of the writer: enough to read, publish, and
+/// sleep.
 const MAX_STEPS: usize = 24;
 
-/// Where the reader's words are.
+/// Offsets of the reader's words.
 pub const CONSUMED: usize = 0;
 pub const WATERMARK: usize = 1;
 pub const QUEUED: usize = 2;
 
-/// What one CPU writes. It sees its stores at once; the other CPU sees them in their order, but
-/// later.
+/// Stores of one CPU. The CPU sees them at once; the other CPU sees them in their order, but later.
 pub struct Memory {
     own: RefCell<Vec<u64>>,
     shared: RefCell<Vec<u64>>,
@@ -48,12 +48,12 @@ impl Memory {
         self.buffer.borrow_mut().push_back((at, value));
     }
 
-    /// The word as the CPU that writes sees it.
+    /// Returns the word as the writing CPU sees it.
     pub fn load_own(&self, at: usize) -> u64 {
         self.own.borrow()[at]
     }
 
-    /// Lets stores arrive at the other CPU: all, all but the last, or none.
+    /// Propagates stores to the other CPU: all, all except the last, or none.
     pub fn arrive(&self, choices: &Choices) {
         let mut buffer = self.buffer.borrow_mut();
         let arrived = match choices.choose(1 + buffer.len().min(2)) {
@@ -67,7 +67,7 @@ impl Memory {
             .for_each(|(at, value)| shared[at] = value);
     }
 
-    /// The word as the other CPU sees it at this moment.
+    /// Returns the word as the other CPU sees it now.
     pub fn load(&self, at: usize) -> u64 {
         self.shared.borrow()[at]
     }
@@ -79,11 +79,11 @@ impl Memory {
     }
 }
 
-/// A record that has been reserved.
+/// A reserved record.
 #[derive(Clone, Copy, Debug)]
 pub struct Ghost {
     pub id: u64,
-    /// Of the padding before it, or of the record.
+    /// Start of the padding before it, or of the record.
     pub from: u64,
     pub start: u64,
     pub words: u64,
@@ -92,33 +92,33 @@ pub struct Ghost {
     pub discarded: bool,
 }
 
-/// The contexts that are writing, innermost last.
+/// Contexts that are writing, innermost last.
 #[derive(Clone, Copy)]
 pub struct Frame {
     pub id: u64,
     pub bytes: u64,
     pub time: u64,
     pub discarded: bool,
-    /// What the reader had published when this attempt began.
+    /// Position that the reader had published at the start of this attempt.
     pub consumed: u64,
 }
 
-/// What a scenario starts from.
+/// Parameters of a scenario.
 #[derive(Clone, Copy, Default)]
 pub struct Setup {
     pub n_subbufs: usize,
     pub overwrite: bool,
-    /// The reader's watermarks, taken in turn.
+    /// Watermarks of the reader, used in turn.
     pub watermarks: &'static [u64],
-    /// Each may interrupt once, in any order.
+    /// Interruptions, each at most once, in any order.
     pub interrupts: &'static [Rec],
-    /// Whether there is a reader on another CPU meanwhile.
+    /// True if there is a reader on another CPU.
     pub reader: bool,
-    /// It starts together with the writer; otherwise it is asleep by then.
+    /// True if the reader starts together with the writer; otherwise it is asleep then.
     pub awake: bool,
-    /// It walks from header to header, as user space does.
+    /// True if it walks from header to header, as user space does.
     pub walks: bool,
-    /// It stores arbitrary values in its words.
+    /// True if it stores arbitrary values in its words.
     pub hostile: bool,
 }
 
@@ -129,9 +129,9 @@ pub struct Machine<'a> {
     pub mem: Memory,
     pub theirs: Memory,
     pub reader: RefCell<Option<Reader>>,
-    /// The reader has been woken.
+    /// True if the reader has been woken.
     pub woken: Cell<bool>,
-    /// The reader wants `update_limit()` to be called.
+    /// True if the reader requests a call of `update_limit()`.
     pub request: Cell<bool>,
     pub frames: RefCell<Vec<Frame>>,
     pub ghosts: RefCell<Vec<Ghost>>,
@@ -139,9 +139,9 @@ pub struct Machine<'a> {
     pub next_id: Cell<u64>,
     pub fired: Cell<usize>,
     pub refused: Cell<u64>,
-    /// The last one that needed a sub-buffer did not get it.
+    /// True if the last record that needed a sub-buffer did not get it.
     pub last_full: Cell<bool>,
-    /// The bounds of `overwritten`.
+    /// Bounds of `overwritten`.
     pub overwritten: Cell<(u64, u64)>,
 }
 
@@ -172,12 +172,12 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// Where the word of a position is.
+    /// Returns the index of the word of a position.
     pub fn data(&self, position: u64) -> usize {
         DATA + usize::try_from(self.ring.offset(position) / 8).unwrap()
     }
 
-    /// A moment between two accesses of the writer.
+    /// Point between two accesses of the writer.
     pub fn point(&self) {
         let interrupts = match self.frames.borrow().len() < 4 {
             true => self.setup.interrupts.len() - self.fired.get(),
@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
         match self.choices.choose(1 + step + interrupts.min(1)) {
             0 => return,
             1 if step == 1 => {
-                // As many of its accesses as it likes; without limit if it waits for the writer.
+                // Any number of its accesses; without limit if it waits for the writer.
                 self.mem.arrive(self.choices);
                 self.step_reader();
                 for _ in 1..MAX_STEPS {
@@ -207,7 +207,7 @@ impl<'a> Machine<'a> {
         self.point();
     }
 
-    /// What [`Words::exchange`] has done.
+    /// Checks the result of [`Words::exchange`].
     fn exchanged(&self, old: Word, new: Word) {
         let frame = self.frames.borrow().last().copied();
         let frame = frame.expect("nobody is writing");
@@ -236,7 +236,7 @@ impl<'a> Machine<'a> {
         );
         let setup = &self.setup;
         if !setup.overwrite && !setup.hostile {
-            // Including what it is going to read next, which may be padding.
+            // Including the bytes that it reads next, which may be padding.
             let consumed = self.theirs.load_own(CONSUMED);
             assert!(kept <= consumed, "replaces what has not been read");
         }
@@ -260,7 +260,7 @@ impl<'a> Machine<'a> {
         });
     }
 
-    /// A word of the reader.
+    /// Loads a word of the reader.
     fn load_theirs(&self, at: usize) -> u64 {
         self.point();
         if !self.setup.hostile {

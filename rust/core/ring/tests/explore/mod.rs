@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every interleaving, within bounds, of a writer, what interrupts it, and a reader on another CPU.
+//! Exploration of all interleavings, within bounds, of a writer, its interruptions, and a reader on
+//! another CPU.
 //!
-//! [`explore`] runs a scenario again and again, each time with other answers of [`Choices`], until all have been tried.
-//! Answer 0 is what happens if nothing interferes; all others are taken from a budget, so that a run has few of them,
-//! but at every possible place. The bounds here suit every run of the tests; `FERRO_EXPLORE=1` adds 1 to each budget,
-//! which takes minutes.
+//! [`explore`] repeats a scenario, each time with other answers of [`Choices`], until all have been
+//! tried. Answer 0 means no interference; all others are taken from a budget. So a run has few of
+//! them, but at every possible point. The bounds here suit every run of the tests;
+//! `FERRO_EXPLORE=1` adds 1 to each budget, which takes minutes.
 
 use super::super::*;
 use std::cell::Cell;
@@ -16,7 +17,7 @@ mod reader;
 mod scenarios;
 mod writer;
 
-/// The answers of one run.
+/// Answers of one run.
 pub struct Choices {
     trail: RefCell<Vec<(usize, usize)>>,
     asked: Cell<usize>,
@@ -24,7 +25,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// An answer below `n`.
+    /// Returns an answer below `n`.
     fn free(&self, n: usize) -> usize {
         if n < 2 {
             return 0;
@@ -38,7 +39,7 @@ impl Choices {
         trail[at].0
     }
 
-    /// An answer below `n`; all but 0 are taken from the budget.
+    /// Returns an answer below `n`; all except 0 are taken from the budget.
     pub fn choose(&self, n: usize) -> usize {
         if self.budget.get() == 0 {
             return 0;
@@ -48,7 +49,7 @@ impl Choices {
         answer
     }
 
-    /// Goes on to the next run; false after the last.
+    /// Advances to the next run; returns false after the last.
     fn advance(&self) -> bool {
         let mut trail = self.trail.borrow_mut();
         while let Some((answer, n)) = trail.pop() {
@@ -69,7 +70,7 @@ impl Drop for Choices {
     }
 }
 
-/// Runs `scenario` with all answers that `budget` allows; returns how many runs there were.
+/// Runs `scenario` with all answers that `budget` allows; returns the number of runs.
 pub fn explore(budget: usize, scenario: impl Fn(&Choices)) -> usize {
     let more = std::env::var_os("FERRO_EXPLORE").is_some();
     let choices = Choices {

@@ -15,8 +15,8 @@ use super::writer::DISCARDED_WORD;
 use super::writer::PADDING_WORD;
 use super::*;
 
-/// What a function of the ring has loaded so far. The function is called again for each access: it
-/// gets the results of the earlier accesses, and does the next one.
+/// Replay of the loads of a ring function. The function is called again for each access: it gets
+/// the results of the earlier accesses, and does the next one.
 struct Replay<'m, 'a> {
     machine: &'m Machine<'a>,
     log: RefCell<&'m mut Vec<u64>>,
@@ -32,7 +32,7 @@ impl Replay<'_, '_> {
             return *value;
         }
         if self.done.replace(true) {
-            // It wants more than one access: its result is not used.
+            // The function needs more accesses: its result is not used.
             return 0;
         }
         let value = access(self.machine);
@@ -66,7 +66,7 @@ impl Words for Replay<'_, '_> {
     }
 }
 
-/// What it does next.
+/// Next action of the reader.
 #[derive(Clone)]
 enum Phase {
     Sample,
@@ -95,7 +95,7 @@ pub struct Reader {
     phase: Phase,
     log: Vec<u64>,
     position: u64,
-    /// The next record, as an index into all that were reserved.
+    /// Next record, as an index into all reserved ones.
     next: usize,
     watermark: usize,
 }
@@ -113,7 +113,7 @@ impl Reader {
 }
 
 impl Machine<'_> {
-    /// Whether the reader can do something.
+    /// Returns true if the reader can continue.
     pub fn may_step(&self) -> bool {
         match self.reader.borrow().as_ref().map(|reader| &reader.phase) {
             Some(Phase::Asleep) => self.woken.get(),
@@ -124,7 +124,7 @@ impl Machine<'_> {
 
     /// Lets the reader run until it waits for the writer.
     pub fn run_reader(&self) {
-        // A record in flight would make it poll again and again: there is none when this is called.
+        // A record in flight would make it poll repeatedly: there is none during this call.
         for _ in 0..1000 {
             if !self.may_step() {
                 return;
@@ -134,7 +134,7 @@ impl Machine<'_> {
         panic!("the reader does not come to rest");
     }
 
-    /// Reads what is left, without waiting.
+    /// Reads the remaining records, without waiting.
     pub fn drain(&self) {
         let idle =
             |reader: &Reader| !matches!(reader.phase, Phase::Copy { .. } | Phase::Check { .. });
@@ -157,7 +157,7 @@ impl Machine<'_> {
         assert_eq!(next, Some(self.ghosts.borrow().len()), "not all was read");
     }
 
-    /// One access of the reader.
+    /// Does one access of the reader.
     pub fn step_reader(&self) {
         let mut reader = self.reader.take().expect("the reader within itself");
         self.access(&mut reader);
@@ -300,7 +300,7 @@ impl Machine<'_> {
         };
     }
 
-    /// Takes what was copied: complete records that follow the previous ones.
+    /// Accepts the copied words: complete records that follow the previous ones.
     fn accept(&self, reader: &mut Reader, start: u64, copied: &[u64]) {
         let ghosts = self.ghosts.borrow();
         let mut rest = copied;
