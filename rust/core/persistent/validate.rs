@@ -8,7 +8,6 @@
 //! Records that were being written at the end are not shown. Their number is in the control page.
 //! Those that a client was writing in place have a mark ([`OPEN`]). If not all of them have the
 //! mark, nothing after the last complete position is certain.
-//! last position before which everything was complete.
 
 use super::checksum::checksum;
 use super::checksum::Entry;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reserving room for a record, and the slow path.
+//! Reservation of room for a record, and the slow path.
 
 use super::LocalWords;
 use super::Ring;
@@ -8,49 +8,52 @@ use super::Word;
 use super::Words;
 use super::MAX_NESTED_RESERVES;
 
-/// Why a record cannot be written. It has been counted as lost.
+/// Reason for which a record cannot be written. It has been counted as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It does not fit in a sub-buffer.
+    /// The record does not fit in a sub-buffer.
     TooLong,
     /// No sub-buffer is free, or the free ones hold a record that is being written.
     Full {
-        /// Whether a reader may have to be woken, which can make room. It is not woken again before it has read what
-        /// was there, so that records caused by the wake-up itself do not cause another one.
+        /// True if a reader may have to be woken, which can make room. It is not woken again before
+        /// it has read all that was available. So records caused by the wake-up itself do not cause
+        /// another one.
         wake: bool,
     },
     /// Too many records of this CPU are open.
     Nested,
 }
 
-/// The end of a sub-buffer that holds no records. It belongs to the context that reserved the record after it.
+/// The end of a sub-buffer without records. It belongs to the context that reserved the record
+/// after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Padding {
-    /// Its position.
+    /// Position.
     pub start: u64,
-    /// Its length, a multiple of 8.
+    /// Length, a multiple of 8.
     pub bytes: u64,
 }
 
 /// Room for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The position of the record.
+    /// Position of the record.
     pub start: u64,
-    /// Set if the record is the first of its sub-buffer: the padding before it, possibly of 0 bytes.
+    /// Padding before the record, possibly of 0 bytes, if the record is the first of its
+    /// sub-buffer.
     pub entered: Option<Padding>,
-    /// Whether a reader may have to be woken.
+    /// True if a reader may have to be woken.
     pub wake: bool,
 }
 
 impl Ring {
     /// Reserves `bytes` bytes (a multiple of 8), on the CPU that owns the buffer.
     ///
-    /// `stamp` is called before each attempt, so its last result is from a time when all records before this one had
-    /// been reserved, and none after it.
+    /// `stamp` is called before each attempt. So its last result is from a time when all records
+    /// before this one had been reserved, and none after it.
     ///
-    /// This includes the fast path; the kernel has that inlined ([`Word::next`]), and comes here when that does not
-    /// suffice.
+    /// This includes the fast path; the kernel has that inlined ([`Word::next`]), and calls this
+    /// when that does not suffice.
     pub fn reserve<W: LocalWords, T>(
         &self,
         words: &W,
@@ -61,9 +64,11 @@ impl Ring {
         loop {
             let stamped = stamp();
             let target = self.target(words, old, bytes)?;
-            // Loaded before the position moves: a reader that has seen it move skips what is lost.
+            // Loaded before the position moves: a reader that has seen the new position skips the
+            // lost bytes.
             let consumed = words.consumed();
-            // `bytes` is at most a sub-buffer, so this stays below 2^62 for longer than machines run.
+            // `bytes` is at most a sub-buffer, so this stays below 2^62 for longer than machines
+            // run.
             let new = Word::new(target.start + bytes, old.in_flight() + 1);
             match words.exchange(old, new) {
                 Ok(()) => {
@@ -89,14 +94,14 @@ impl Ring {
     fn advance_committed<W: LocalWords>(&self, words: &W, position: u64) {
         loop {
             let old = words.committed();
-            // A context that interrupted this one may have come further.
+            // A context that interrupted this one may have advanced further.
             if old >= position || words.exchange_committed(old, position) {
                 return;
             }
         }
     }
 
-    /// Where a record of `bytes` bytes would go.
+    /// Returns the room for a record of `bytes` bytes.
     fn target<W: LocalWords>(&self, words: &W, old: Word, bytes: u64) -> Result<Grant, Refused> {
         if bytes > self.subbuf_size {
             words.add_lost();
@@ -123,7 +128,8 @@ impl Ring {
             let wake = self.stall(words, position);
             return Err(Refused::Full { wake });
         }
-        // Not after the exchange: a context that interrupts there may be refused, and that is the later event.
+        // Not after the exchange: a context that interrupts there may be refused, and that is the
+        // later event.
         words.set_stalled(0);
         Ok(Grant {
             start: next,
@@ -135,26 +141,27 @@ impl Ring {
         })
     }
 
-    /// Records that no sub-buffer is free for a writer at `position`. Tells whether a waiting reader has to be woken:
-    /// not if it was woken before and has not read everything that was there, since it does not sleep before it has.
+    /// Records that no sub-buffer is free for a writer at `position`. Returns true if a waiting
+    /// reader has to be woken. A reader that was woken before is not woken again until it has read
+    /// all that was available then, since it does not sleep before that.
     fn stall<W: LocalWords>(&self, words: &W, position: u64) -> bool {
         let told = words.stalled();
         if told == position + 1 {
             return false;
         }
         words.set_stalled(position + 1);
-        // As in `update_limit`: before loading what the reader has stored, and whether it is queued.
+        // As in `update_limit`: before loading the reader's words, and the state of its queue.
         words.fence();
         told == 0 || words.consumed() >= told - 1
     }
 
-    /// Whether the sub-buffer at `next` can be entered.
+    /// Returns true if the sub-buffer at `next` can be entered.
     fn is_free<W: Words>(&self, words: &W, old: Word, next: u64) -> bool {
         // The sub-buffer replaces the one that ends here.
         let needed = (next + self.subbuf_size).saturating_sub(self.size);
-        // A record that is being written must not be replaced in either mode. While there is none, `committed` is the
-        // position. While there is one, `committed` is not before the sub-buffer of the outermost record: see
-        // `update_limit`.
+        // A record that is being written must not be replaced in either mode. Without one,
+        // `committed` is the position. With one, `committed` is not before the sub-buffer of the
+        // outermost record: see `update_limit`.
         let complete = match old.in_flight() {
             0 => next,
             _ => words.committed(),
@@ -162,19 +169,20 @@ impl Ring {
         if self.overwrite {
             return needed <= complete;
         }
-        // The reader's page is written by user space: it may claim more than has been written.
+        // User space writes the reader's page: it may claim more than has been written.
         let consumed = words.consumed();
         let read = match consumed >= old.position() {
-            // Everything has been read, so the padding that is added now counts as read. Padding that is there already
-            // does not: the reader is before it, and is going to read it.
+            // Everything has been read, so the padding that is added now counts as read. Older
+            // padding does not: the reader is before it, and is going to read it.
             true => next,
             false => consumed,
         };
         needed <= read.min(complete)
     }
 
-    /// After a reserve from the state `old` to `position`, when the reader was at `consumed`: ends the previous
-    /// sub-buffer, sets the limit, and tells whether a reader may be waiting for this.
+    /// Handles a reserve from the state `old` to `position`, with the reader at `consumed`: ends
+    /// the previous sub-buffer, and sets the limit. Returns true if a reader may be waiting for
+    /// this.
     fn entered<W: LocalWords>(
         &self,
         words: &W,
@@ -188,7 +196,7 @@ impl Ring {
                 words.pad(padding);
             }
             if old.in_flight() == 0 {
-                // The padding is complete too.
+                // The padding is complete, too.
                 self.advance_committed(words, grant.start);
             }
             if self.overwrite {
@@ -203,8 +211,8 @@ impl Ring {
         self.update_limit(words, old.position(), position)
     }
 
-    /// Sets the limit for what the reader asks for now. To be called on the CPU that owns the buffer, when no task
-    /// there is in the middle of a reserve.
+    /// Sets the limit for the reader's present request. Called on the CPU that owns the buffer,
+    /// when no task there is in the middle of a reserve.
     pub fn look_after<W: LocalWords>(&self, words: &W) {
         let word = words.reserve();
         if word.in_flight() == 0 {
@@ -213,51 +221,55 @@ impl Ring {
         self.update_limit(words, word.position(), word.position());
     }
 
-    /// Sets the limit for a writer that has come from `old` to `position`; on the CPU that owns the buffer.
-    /// Tells whether a waiting reader has to be woken: what it waits for has been written since. If it had been written
-    /// before, the reader was woken, or saw it when it polled, and does not sleep before it has read that.
+    /// Sets the limit for a writer that has advanced from `old` to `position`, on the CPU that owns
+    /// the buffer. Returns true if a waiting reader has to be woken because the requested data has
+    /// been written since. If it had been written before, the reader was woken, or saw it when it
+    /// polled, and does not sleep before it has read that.
     ///
-    /// An interruption may have set a later limit meanwhile. An earlier limit only causes the slow path to be taken
-    /// once more.
+    /// An interruption may have set a later limit. An earlier limit only causes the slow path to be
+    /// taken once more.
     fn update_limit<W: LocalWords>(&self, words: &W, old: u64, position: u64) -> bool {
         let asked = (words.consumed(), words.watermark());
         let stop = self.stop(words.committed(), position, asked.0.min(position), asked.1);
-        // One before the place to stop at: a record that ends right there fills the sub-buffer.
+        // One before the position to stop at: a record that ends right there fills the sub-buffer.
         words.set_limit(Word::limit_at(stop.saturating_sub(1)));
-        // The reader stores its words, queues itself, and loads the state or has `look_after` called; so either it
-        // finds what it waits for, or the writer finds what it asks for. The same barrier is between the reserve and
-        // the caller's check of the queue.
+        // The reader stores its words, queues itself, and loads the state or has `look_after`
+        // called. So either the reader finds its data, or the writer finds the request. The same
+        // barrier is between the reserve and the caller's check of the queue.
         words.fence();
         let now = (words.consumed(), words.watermark());
-        // The sub-buffer was entered within another record. The first record that finds nothing in flight has to take
-        // the slow path, which then knows that everything before it is complete: otherwise the next one that enters a
-        // sub-buffer within a record would find no room.
+        // The sub-buffer was entered during another record. The first record that finds nothing in
+        // flight has to take the slow path, which then knows that everything before it is complete.
+        // Otherwise the next record that enters a sub-buffer during another would find no room.
         let behind = words.committed() < self.floor(position.saturating_sub(1));
         if now != asked || behind {
-            // Do not retry, as user space could make this last for ever: the next reserve comes here again.
+            // Does not retry, as user space could repeat this without end: the next reserve calls
+            // this again.
             words.set_limit(Word::limit_at(position));
         }
-        // A context that interrupted this one may have come further, past what a reader asked for just now.
+        // A context that interrupted this one may have advanced past a reader's newest request.
         let reserved = words.reserve().position();
         let trip = self.trip(now.0.min(reserved), now.1);
         old < trip && trip <= reserved
     }
 
-    /// The position up to which a writer at `position` needs no slow path, which may be `position`.
+    /// Returns the position up to which a writer at `position` needs no slow path, which may be
+    /// `position`.
     fn stop(&self, committed: u64, position: u64, consumed: u64, watermark: u64) -> u64 {
         let (end, trip) = (self.ceil(position), self.trip(consumed, watermark));
         let wanted = self.wanted(watermark);
         if trip > position {
             return end.min(trip);
         }
-        // The reader has been woken. One that is further behind does not wait for single records.
+        // The reader has been woken. A reader that is further behind does not wait for single
+        // records.
         if wanted == 0 || position - consumed >= self.subbuf_size {
             return end;
         }
-        // It is going to read what is complete and then wait for as much again. The limit is set before it asks, so
-        // that this CPU need not be stopped each time because of `limit_is_late`.
+        // The reader is going to read the complete data and to request the same amount again. The
+        // limit is set in advance, so that `limit_is_late` does not stop this CPU each time.
         let again = (committed.max(consumed) & !7).wrapping_add(wanted);
-        // From the next record on, if it has passed that too.
+        // From the next record on, if it has passed that, too.
         end.min(again.max(position + 8))
     }
 }

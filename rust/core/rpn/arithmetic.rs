@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Division, shifts, and bits that are copied.
+//! Division, shifts, and copied bits.
 
 use super::environment::World;
 use super::exception::Exception;
@@ -10,7 +10,8 @@ use super::machine::Machine;
 use super::op::Op;
 
 impl<W: World> Machine<'_, W> {
-    /// The quotient is left on top of the remainder. The least number divided by -1 is itself, and nothing remains.
+    /// Divides, and leaves the quotient on top of the remainder. The minimum divided by -1 is
+    /// itself, with remainder 0.
     #[inline(never)]
     pub(super) fn divide(&mut self, insn: &Insn) -> Result<(), Fault> {
         let right = self.pop()?;
@@ -46,7 +47,7 @@ impl<W: World> Machine<'_, W> {
     }
 }
 
-/// Copies bit number `bit` of `word`, or 0, to all that are higher or lower.
+/// Copies bit number `bit` of `word`, or 0, to all higher or lower bits.
 fn copied(op: Op, word: u64, bit: u32) -> Option<u64> {
     let this = 1u64.checked_shl(bit)?;
     let lower = this.wrapping_sub(1);

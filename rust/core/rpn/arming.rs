@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints whose address a program says: `arm` and `disarm`, and that a program has what it names by them.
+//! Watchpoints with an address from the program: `arm` and `disarm`, and checks of their numbers.
 
 use super::environment::World;
 use super::exception::Exception;
@@ -14,8 +14,9 @@ use super::op::Operand;
 use super::refusal::Reason;
 use super::set::ProgramRef;
 
-/// Checks that points whose address comes later have a number of their own, and that there is one for each command that names one.
-/// The error says which point, and which of its instructions. What comes from the stack is looked at when it runs.
+/// Checks that points with a later address have unique numbers, and that each number in a command
+/// exists. The error has the point, and its instruction. Numbers from the stack are checked at run
+/// time.
 pub(super) fn check(program: &ProgramRef<'_>) -> Result<(), (u32, Option<u32>, Reason)> {
     let mut minors = [None; LATER_MAX];
     for (number, point) in (0..).zip(program.points()) {
@@ -50,7 +51,7 @@ impl<W: World> Machine<'_, W> {
             Op::Arm => Some(self.pop()?),
             _ => None,
         };
-        // Nothing is at 0, which is what a pointer to nothing says.
+        // A null pointer is 0, where no object is.
         let address = address.filter(|address| *address != 0);
         self.charge(ACCESS_STEPS)?;
         match self.world.arm(minor, address) {

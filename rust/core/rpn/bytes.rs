@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bytes that are read from the start to the end.
+//! Sequential reader of bytes.
 
 use super::refusal::Reason;
 
-/// What is left of some bytes.
+/// Remaining bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
@@ -37,7 +37,7 @@ impl<'a> Bytes<'a> {
         self.array().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Text that is padded with zeros to a multiple of 8.
+    /// Reads text that is padded with zeros to a multiple of 8.
     pub(super) fn text(&mut self, len: usize, max: usize) -> Result<&'a str, Reason> {
         if len > max {
             return Err(Reason::Name);
@@ -62,13 +62,13 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Pieces of `N` bytes, and nothing else.
-// `as_chunks()` is newer than the oldest compiler that the kernel takes.
+/// Pieces of `N` bytes, without a rest.
+// `as_chunks()` is newer than the oldest compiler for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pieces<'a, const N: usize>(&'a [u8]);
 
 impl<'a, const N: usize> Pieces<'a, N> {
-    /// `None` if the last one is not whole.
+    /// Returns `None` if the last piece is incomplete.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         bytes
             .chunks_exact(N)
@@ -88,7 +88,7 @@ impl<'a, const N: usize> Pieces<'a, N> {
     }
 }
 
-/// Puts words into some bytes, as many as both have.
+/// Writes words into some bytes, until one of the two ends.
 #[inline(always)]
 pub(super) fn put_words(bytes: &mut [u8], words: impl Iterator<Item = u64>) {
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -96,7 +96,7 @@ pub(super) fn put_words(bytes: &mut [u8], words: impl Iterator<Item = u64>) {
     }
 }
 
-/// Zeros after text of this length.
+/// Returns the number of zeros after text of this length.
 pub(super) const fn padding(len: usize) -> usize {
     len.wrapping_neg() % 8
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The instructions of a point, as bytes, and what is known of them before they run.
+//! Instructions of a point as bytes, and their checks before execution.
 
 use super::bytes::Pieces;
 use super::insn::Insn;
@@ -11,30 +11,30 @@ use super::op::ANY;
 use super::refusal::Reason;
 use super::set::Header;
 
-/// The instructions of a point.
+/// Instructions of a point.
 #[derive(Clone, Copy)]
 pub struct Code<'a>(Pieces<'a, INSN_LEN>);
 
-/// What a point's instructions do.
+/// Effects of a point's instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// They need permission.
+    /// True if they need permission.
     pub writes: bool,
-    /// They may tell what is in memory or registers.
+    /// True if they may disclose memory or registers.
     pub reads: bool,
-    /// They may leave something to log, apart from an exception.
+    /// True if they may log data other than an exception.
     pub logs: bool,
 }
 
-/// A depth that has not been reached yet, and one that differs by the way that led there.
+/// Depth that has not been reached yet, and depth that differs by path.
 const UNSEEN: u16 = 0;
 const UNKNOWN: u16 = u16::MAX;
 
-/// Rounds after which depths that are not known are taken as unknown.
+/// Number of rounds after which undecided depths are taken as unknown.
 const ROUNDS: usize = 16;
 
 impl<'a> Code<'a> {
-    /// `insns` instructions, which is all that `bytes` are.
+    /// Takes `bytes` as `insns` instructions.
     pub(super) fn new(bytes: &'a [u8], insns: usize) -> Result<Self, Reason> {
         if insns == 0 || insns > CODE_MAX {
             return Err(Reason::Count);
@@ -45,17 +45,17 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// How many instructions there are.
+    /// Returns the number of instructions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none, which cannot be.
+    /// Returns false: there are instructions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The instructions.
+    /// Returns the instructions.
     pub fn insns(&self) -> impl Iterator<Item = Insn> + 'a {
         // All have been read before.
         self.0
@@ -63,7 +63,7 @@ impl<'a> Code<'a> {
             .map_while(|bytes| Insn::from_bytes(bytes).ok())
     }
 
-    /// What they do.
+    /// Returns the effects.
     pub fn effects(&self) -> Effects {
         let mut effects = Effects::default();
         for insn in self.insns() {
@@ -74,7 +74,7 @@ impl<'a> Code<'a> {
         effects
     }
 
-    /// Checks all instructions. The error says which is wrong.
+    /// Checks all instructions. The error has the number of the invalid one.
     pub(super) fn check(
         &self,
         header: &Header,
@@ -101,8 +101,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Follows how many words are on the stack, where all ways to an instruction agree. What a subroutine does to the stack
-    /// is not followed to its caller.
+    /// Tracks the number of words on the stack, as far as all paths to an instruction agree.
+    /// Effects of a subroutine on the stack are not tracked to its caller.
     fn check_stack(&self, depths: &mut [u16]) -> Result<(), (u32, Reason)> {
         depths.fill(UNSEEN);
         if let Some(first) = depths.first_mut() {
@@ -138,7 +138,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The depth, plus 1, after an instruction; `None` if it takes more than there is.
+/// Returns the depth, plus 1, after an instruction; `None` if it takes more words than there are.
 fn after(insn: &Insn, depth: u16) -> Option<u16> {
     if depth == UNKNOWN {
         return Some(UNKNOWN);
@@ -148,7 +148,7 @@ fn after(insn: &Insn, depth: u16) -> Option<u16> {
     // One more than the words on the stack.
     let left = depth.checked_sub(operand).filter(|left| *left > 0)?;
     let needs = match insn.op {
-        // The top has to be there, and stays.
+        // Needs the top, and keeps it.
         Op::Jlt | Op::Jle | Op::Jgt | Op::Jge | Op::Jz | Op::Jnz | Op::Loop => 1,
         Op::MoveLv | Op::MoveGv | Op::TracePv => 1,
         Op::Log | Op::Dup if operand == 0 => {
@@ -174,7 +174,7 @@ fn after(insn: &Insn, depth: u16) -> Option<u16> {
     }
 }
 
-/// Notes that an instruction can be reached at a depth. True if that is news.
+/// Notes that an instruction can be reached at a depth. Returns true if that is new.
 fn merge(depths: &mut [u16], number: u32, depth: u16) -> bool {
     let Some(slot) = usize::try_from(number)
         .ok()

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs that do nothing but count: a hit needs neither a stack nor a [`Memory`](super::Memory).
+//! Programs that only count: a hit needs neither a stack nor a [`Memory`](super::Memory).
 
 use super::environment::World;
 use super::insn::Insn;
 use super::op::Op;
 use super::op::Scope;
 
-/// What is added to a variable.
+/// Addition to a variable.
 pub struct Count {
     scope: Scope,
     index: u32,
@@ -15,7 +15,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Of an instruction, if it does only that.
+    /// Returns the addition of an instruction that only counts.
     #[inline(always)]
     fn of(insn: &Insn) -> Option<Self> {
         let (scope, by) = match insn.op {
@@ -32,7 +32,7 @@ impl Count {
         })
     }
 
-    /// Of a program that does this once, and exits.
+    /// Returns the addition of a program that counts once, and exits.
     pub fn new(code: &[Insn]) -> Option<Self> {
         match code {
             [insn, _] if only_counts(code) => Self::of(insn),
@@ -40,14 +40,15 @@ impl Count {
         }
     }
 
-    /// Adds it. There is such a variable, as the instruction has been checked.
+    /// Adds it. The variable exists, as the instruction has been checked.
     #[inline(always)]
     pub fn add<W: World>(&self, world: &W) {
         world.add_variable(self.scope, self.index, self.by);
     }
 }
 
-/// Whether a point's instructions do nothing but count in variables, and exit: then [`count`] runs them.
+/// Returns true if a point's instructions only count in variables, and exit: then [`count`] runs
+/// them.
 pub fn only_counts(code: &[Insn]) -> bool {
     let counts = |insn: &Insn| !insn.is_from_stack() && Count::of(insn).is_some();
     match code {
@@ -56,8 +57,8 @@ pub fn only_counts(code: &[Insn]) -> bool {
     }
 }
 
-/// Runs instructions that do nothing but count, as [`only_counts`] says. It needs no memory, so that it can run while another
-/// program does on the same CPU.
+/// Runs instructions for which [`only_counts`] is true. Needs no memory, so that it can run during
+/// another program on the same CPU.
 #[inline(always)]
 pub fn count<W: World>(code: &[Insn], world: &W) {
     let counts = code.iter().map_while(Count::of);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs that count in a variable whose index they calculate from one word that is known where they are, as the process's number:
-//! a hit needs neither a stack nor a [`Memory`](super::Memory).
+//! Programs that count in a variable whose index is computed from one available word, such as the
+//! process's number. A hit needs neither a stack nor a [`Memory`](super::Memory).
 
 use super::environment::World;
 use super::insn::Insn;
@@ -9,10 +9,11 @@ use super::log_only::Source;
 use super::op::Op;
 use super::op::Scope;
 
-/// Most operations of a calculation.
+/// Maximum number of operations.
 const OPERATIONS: usize = 4;
 
-/// Such a program: a word, operations with constants, and what is added to the variable of that index.
+/// Such a program: a word, operations with constants, and the addition to the variable with the
+/// resulting index.
 pub struct Tally {
     source: Source,
     operations: [Option<(Op, u64)>; OPERATIONS],
@@ -21,7 +22,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// `None` if the program is none of these.
+    /// Returns `None` for other programs.
     pub fn new(code: &[Insn]) -> Option<Self> {
         let [first, calculation @ .., last, exit] = code else {
             return None;
@@ -54,8 +55,8 @@ impl Tally {
         })
     }
 
-    /// Counts. False if there is no such variable, or no such word: then nothing has happened, and [`run()`](super::run()) says what
-    /// comes of it.
+    /// Counts. Returns false, without an effect, if there is no such variable, or no such word.
+    /// Then [`run()`](super::run()) determines the result.
     #[inline(always)]
     pub fn count<W: World>(&self, world: &W) -> bool {
         let Some(mut index) = self.source.value(world) else {
@@ -68,7 +69,7 @@ impl Tally {
     }
 }
 
-/// An operation with two words, if it is one that a calculation may have.
+/// Computes an operation with two words, if it is allowed in such a program.
 #[inline(always)]
 fn apply(op: Op, left: u64, right: u64) -> Option<u64> {
     Some(match op {

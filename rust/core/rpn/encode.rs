@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a set is written.
+//! Encoder of sets.
 
 use super::bytes::padding;
 use super::insn::Insn;
 use super::insn::INSN_LEN;
 use super::set::*;
 
-/// A point, to be written.
+/// A point to encode.
 #[derive(Clone, Copy, Debug)]
 pub struct PointSource<'a> {
-    /// Its fields.
+    /// Fields.
     pub point: Point,
-    /// What the offset is from; empty if there is no symbol.
+    /// Symbol of the offset; empty if there is none.
     pub symbol: &'a str,
-    /// What runs.
+    /// Instructions.
     pub code: &'a [Insn],
 }
 
-/// A program, to be written.
+/// A program to encode.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramSource<'a> {
-    /// Its fields.
+    /// Fields.
     pub header: Header,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
-    /// Its points.
+    /// Points.
     pub points: &'a [PointSource<'a>],
 }
 
-/// Something that a set has no room for: a name of more than 65535 bytes, or more than 4 GiB.
+/// Error for data without room in a set: a name of more than 65535 bytes, or more than 4 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Writes a set, for [`SetRef::decode`], which also checks it.
+/// Encodes a set, for [`SetRef::decode`], which also checks it.
 pub fn encode(
     out: &mut impl Extend<u8>,
     header: SetHeader,
@@ -105,7 +105,7 @@ impl ProgramSource<'_> {
 }
 
 impl PointSource<'_> {
-    /// Bytes of all of it.
+    /// Returns the number of bytes of the point.
     fn bytes(&self) -> usize {
         let code = self.code.len().saturating_mul(INSN_LEN);
         POINT_LEN

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ends a program before its end, unless it has a handler.
+//! Exceptions, which end a program unless it has a handler.
 
-/// What went wrong. Each is a bit of `ex_mask`.
+/// Kind of an exception. Each is a bit of `ex_mask`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Exception {
-    /// Memory is not there, or must not be accessed.
+    /// Memory is unmapped, or must not be accessed.
     Address = 0x0001,
-    /// No such segment.
+    /// The segment does not exist.
     Segment = 0x0002,
     /// More jumps than `jmpmax`, or too many steps in all.
     Jumps = 0x0004,
-    /// More calls within calls than there may be, or a return without a call.
+    /// More nested calls than allowed, or a return without a call.
     Calls = 0x0010,
     /// A division by zero.
     Divide = 0x0020,
-    /// An operand from the stack is out of its range, or what it names is not there.
+    /// An operand from the stack is out of its range, or its object does not exist.
     Operand = 0x0040,
-    /// No instruction.
+    /// Invalid instruction.
     Opcode = 0x0080,
-    /// No room in the heap.
+    /// The heap is full.
     HeapFull = 0x0100,
-    /// No such piece of the heap.
+    /// The handle of the heap is invalid.
     HeapHandle = 0x0200,
-    /// An offset beyond a piece of the heap.
+    /// The offset is beyond a piece of the heap.
     HeapOffset = 0x0400,
-    /// The log has no room.
+    /// The log is full.
     Log = 0x1000,
     /// The stack has wrapped: too many words, or none left.
     Stack = 0x2000,
@@ -51,21 +51,21 @@ pub const EXCEPTIONS: [Exception; 13] = [
     Exception::User,
 ];
 
-/// `ex_mask` unless a point says so. A log that is full and a stack that wraps are not exceptions then.
+/// Default of `ex_mask`, without full logs and wraps of the stack.
 pub const MASK_DEFAULT: u32 = 0x0fff;
 
 impl Exception {
-    /// Its bit.
+    /// Returns the bit.
     pub const fn bit(self) -> u16 {
         self as u16
     }
 
-    /// The exception of a bit.
+    /// Returns the exception of a bit.
     pub fn from_bit(bit: u16) -> Option<Self> {
         EXCEPTIONS.into_iter().find(|one| one.bit() == bit)
     }
 
-    /// What it says, as a phrase.
+    /// Returns its text, as a phrase.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Address => "memory is not there",
@@ -85,17 +85,17 @@ impl Exception {
     }
 }
 
-/// An exception with what it is about: an address, an operand, the number that the program raised.
+/// An exception with its argument: an address, an operand, or the number that the program raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What went wrong.
+    /// Kind of the exception.
     pub exception: Exception,
-    /// What it is about.
+    /// Argument.
     pub argument: u64,
 }
 
 impl Fault {
-    /// An exception about `argument`.
+    /// Makes an exception with `argument`.
     pub const fn new(exception: Exception, argument: u64) -> Self {
         Self {
             exception,

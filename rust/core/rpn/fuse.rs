@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands that are run as one: a constant that is pushed, and the arithmetic with it.
+//! Fusion of two commands: a push of a constant, and its use in an operation.
 
 use super::insn::Insn;
 use super::op::Op;
 
-/// Has each `push` do what the command after it does, where that is one of arithmetic, and go on after that. The numbers of the
-/// instructions stay, and so does what the second is, for who jumps there: a program does the same as before, only in less time.
-/// What comes of it cannot be loaded.
+/// Fuses each `push` with an arithmetic command after it: it does the work of both, and continues
+/// after the second. The instructions keep their numbers, and the second one stays for jumps to it.
+/// So a program has the same effect in less time. The result cannot be loaded.
 pub fn fuse(code: &mut [Insn]) {
     let mut rest = code;
     while let [first, second, ..] = rest {

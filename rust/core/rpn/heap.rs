@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The heap of a run, which is empty at its start.
+//! Heap of a run, which is empty at its start.
 
 use super::environment::World;
 use super::exception::Exception;
@@ -19,7 +19,7 @@ impl Block {
         usize::from(self.start).saturating_add(self.len.into())
     }
 
-    /// Whether it has bytes in a range.
+    /// Returns true if it has bytes in a range.
     fn meets(self, start: usize, end: usize) -> bool {
         self.len != 0 && usize::from(self.start) < end && start < self.end()
     }
@@ -71,7 +71,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// The first place that is long enough. The handle is the block's number, from 1.
+    /// Allocates the first room that is long enough. The handle is the block's number, from 1.
     fn allocate(&mut self, len: u64) -> Result<u64, Fault> {
         let full = Fault::new(Exception::HeapFull, len);
         let size = usize::try_from(self.limits.heap).unwrap_or(usize::MAX);
@@ -116,7 +116,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Where in the heap a piece of a block is.
+    /// Returns the offset in the heap of a piece of a block.
     fn place(&mut self, handle: u64, offset: u64, width: u8) -> Option<usize> {
         let block = *self.block(handle).ok()?;
         let end = offset.checked_add(width.into())?;

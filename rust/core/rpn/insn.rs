@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An instruction, and its 16 bytes.
+//! An instruction, and its encoding in 16 bytes.
 //!
 //! ```text
 //! 0 op   1 a: register, width, way to exit, FROM_STACK   2 zero   4 c: target, index, number   8 d: word, count
@@ -13,17 +13,17 @@ use super::register::Register;
 use super::EXITS;
 use super::STACK_WORDS;
 
-/// Bytes of an instruction.
+/// Number of bytes of an instruction.
 pub const INSN_LEN: usize = 16;
 
-/// In `a`: the operand is taken from the stack.
+/// Bit of `a`: the operand is taken from the stack.
 const FROM_STACK: u8 = 1;
 
-/// An instruction. Where its operands are depends on [`Op::operand`].
+/// An instruction. The place of its operands depends on [`Op::operand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Insn {
-    /// The command.
+    /// Command.
     pub op: Op,
     pub(super) a: u8,
     pub(super) c: u32,
@@ -31,7 +31,7 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// A command without operand, or `exit`.
+    /// Makes a command without operand, or `exit`.
     pub const fn new(op: Op) -> Self {
         Self {
             op,
@@ -41,12 +41,13 @@ impl Insn {
         }
     }
 
-    /// With a target (the number of an instruction of the point), a variable's index, a number, a bit or a count of words.
+    /// Makes a command with a target (the number of an instruction of the point), a variable's
+    /// index, a number, a bit or a count of words.
     pub const fn with(op: Op, c: u32) -> Self {
         Self { c, ..Self::new(op) }
     }
 
-    /// With the operand taken from the stack.
+    /// Makes a command with the operand taken from the stack.
     pub const fn from_stack(op: Op) -> Self {
         Self {
             a: FROM_STACK,
@@ -54,7 +55,7 @@ impl Insn {
         }
     }
 
-    /// `push` of a word.
+    /// Makes a `push` of a word.
     pub const fn push(word: u64) -> Self {
         Self {
             d: word,
@@ -62,7 +63,7 @@ impl Insn {
         }
     }
 
-    /// With a distance in the stack.
+    /// Makes a command with a distance in the stack.
     pub const fn at(op: Op, distance: i64) -> Self {
         Self {
             d: distance as u64,
@@ -70,7 +71,7 @@ impl Insn {
         }
     }
 
-    /// With a register.
+    /// Makes a command with a register.
     pub const fn register(op: Op, register: Register) -> Self {
         Self {
             a: register.number(),
@@ -78,7 +79,7 @@ impl Insn {
         }
     }
 
-    /// With a width in bytes, or a way to exit.
+    /// Makes a command with a width in bytes, or a way to exit.
     pub const fn width(op: Op, width: u8) -> Self {
         Self {
             a: width,
@@ -86,7 +87,7 @@ impl Insn {
         }
     }
 
-    /// With variables: the first, and how many.
+    /// Makes a command with variables: the first, and their number.
     pub const fn variables(op: Op, first: u32, count: u64) -> Self {
         Self {
             c: first,
@@ -95,28 +96,28 @@ impl Insn {
         }
     }
 
-    /// Whether the operand is taken from the stack.
+    /// Returns true if the operand is taken from the stack.
     #[inline(always)]
     pub const fn is_from_stack(&self) -> bool {
         self.a & FROM_STACK != 0
     }
 
-    /// The target, index, number, bit or count.
+    /// Returns the target, index, number, bit or count.
     pub const fn number(&self) -> u32 {
         self.c
     }
 
-    /// The word, distance or count of variables.
+    /// Returns the word, distance or count of variables.
     pub const fn word(&self) -> u64 {
         self.d
     }
 
-    /// The register, width or way to exit.
+    /// Returns the register, width or way to exit.
     pub const fn selector(&self) -> u8 {
         self.a
     }
 
-    /// Where it can jump to.
+    /// Returns the target of a jump.
     pub const fn target(&self) -> Option<u32> {
         match self.op.operand() {
             Operand::Target => Some(self.c),
@@ -124,13 +125,13 @@ impl Insn {
         }
     }
 
-    /// Whether the set has to be loaded with permission for it: it changes what the program looks at, or ends the process or the
-    /// kernel.
+    /// Returns true if the set has to be loaded with permission: the instruction changes the probed
+    /// system, or ends the process or the kernel.
     pub const fn needs_permission(&self) -> bool {
         self.op.writes() || matches!((self.op, self.a), (Op::Exit, 2..))
     }
 
-    /// Its bytes.
+    /// Encodes the instruction.
     pub fn to_bytes(&self) -> [u8; INSN_LEN] {
         let [c0, c1, c2, c3] = self.c.to_le_bytes();
         let [d0, d1, d2, d3, d4, d5, d6, d7] = self.d.to_le_bytes();
@@ -154,7 +155,7 @@ impl Insn {
         ]
     }
 
-    /// The instruction of bytes. What it does not use must be zero; [`Insn::check`] looks at what it uses.
+    /// Decodes an instruction. Unused bytes must be zero; [`Insn::check`] checks the others.
     pub fn from_bytes(bytes: &[u8; INSN_LEN]) -> Result<Self, Reason> {
         let [op, a, 0, 0, c0, c1, c2, c3, d @ ..] = *bytes else {
             return Err(Reason::Reserved);
@@ -178,7 +179,7 @@ impl Insn {
             Global => globals,
         };
         let from_stack = op.takes_from_stack() && a == FROM_STACK;
-        // What of `a`, `c` and `d` is not used.
+        // Unused parts of `a`, `c` and `d`.
         let unused = match op.operand() {
             Operand::None => a != 0 || c != 0 || d != 0,
             _ if from_stack => c != 0 || d != 0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a run logs, its trace, and its exceptions.
+//! Log, trace and exceptions of a run.
 
 use super::bytes::put_words;
 use super::environment::World;
@@ -18,16 +18,17 @@ use super::record::ENTRY_LEN;
 use super::record::NOT_THERE;
 use super::record::RECORD_LEN;
 
-/// Where entries are added.
+/// Buffer to which entries are added.
 struct Buffer<'a> {
     bytes: &'a mut [u8],
     len: &'a mut usize,
-    /// Bytes that there may be.
+    /// Maximum number of bytes.
     limit: usize,
 }
 
 impl Buffer<'_> {
-    /// Adds an entry with room for `len` bytes, which the caller fills; `None` if they do not fit.
+    /// Adds an entry with room for `len` bytes, which the caller fills; returns `None` if they do
+    /// not fit.
     #[inline(always)]
     fn entry(&mut self, token: Token, len: usize) -> Option<&mut [u8]> {
         let start = *self.len;
@@ -47,7 +48,7 @@ impl Buffer<'_> {
         Some(rest)
     }
 
-    /// Makes the entry that starts at `start` one of what is not there.
+    /// Turns the entry that starts at `start` into one for missing memory.
     fn not_there(&mut self, start: usize, token: Token, address: u64) -> Option<()> {
         let end = start.checked_add(ENTRY_LEN)?.checked_add(8)?;
         if end > self.limit {
@@ -83,7 +84,7 @@ impl Buffer<'_> {
 }
 
 impl<W: World> Machine<'_, W> {
-    /// The log, with nothing else borrowed. What is added next begins where it ends now.
+    /// Returns the log, with nothing else borrowed. The next entry begins at its present end.
     #[inline(always)]
     fn log_buffer(&mut self) -> Buffer<'_> {
         self.log_before = self.log_len;
@@ -94,7 +95,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// What was to be logged did not fit.
+    /// Handles data that did not fit.
     #[cold]
     fn full(&mut self, len: u64) -> Result<(), Fault> {
         self.memory.rest.is_used = true;
@@ -117,13 +118,13 @@ impl<W: World> Machine<'_, W> {
         Ok(())
     }
 
-    /// Bytes of the log that are left.
+    /// Returns the number of bytes left in the log.
     #[inline(always)]
     fn left(&self) -> usize {
         (self.limits.log as usize).saturating_sub(self.log_len)
     }
 
-    /// Uses up steps for memory of this length, whether it is there or not; what does not fit is not read.
+    /// Charges steps for memory of this length, mapped or not; bytes that do not fit are not read.
     #[inline(always)]
     fn charge_memory(&mut self, len: usize) -> Result<(), Fault> {
         // Not longer than the log.
@@ -175,7 +176,7 @@ impl<W: World> Machine<'_, W> {
         };
         match self.world.read_string(address, place) {
             Some(done) if done <= room => {
-                // Its end may come before.
+                // Its end may be earlier.
                 let token = if done < room {
                     Token::Text
                 } else {
@@ -193,7 +194,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// The last entry becomes one of what is not there.
+    /// Turns the last entry into one for missing memory.
     #[cold]
     fn not_there(&mut self, token: Token, address: u64, len: u64) -> Result<(), Fault> {
         let start = self.log_before;
@@ -208,13 +209,13 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// `log n`: the words are taken also if they do not fit.
+    /// `log n`: takes the words even if they do not fit.
     #[inline(never)]
     pub(super) fn log_words(&mut self, insn: &Insn) -> Result<(), Fault> {
         let count = self.number(insn)?;
         let n = count as usize;
         self.charge(count.saturating_add(1))?;
-        // An exception if the stack wraps: that goes word by word.
+        // If a wrap of the stack is an exception, the words are taken one by one.
         if n > self.top && self.has(Exception::Stack) {
             return self.log_wrapping(n);
         }
@@ -239,12 +240,13 @@ impl<W: World> Machine<'_, W> {
         Ok(())
     }
 
-    /// [`Self::log_words`], with more words than there are before the stack wraps. Without room it is no exception.
+    /// Handles [`Self::log_words`] with more words than before the wrap of the stack. Lack of room
+    /// is no exception then.
     #[cold]
     fn log_wrapping(&mut self, n: usize) -> Result<(), Fault> {
         let len = n.saturating_mul(8);
         let fits = self.log_buffer().entry(Token::Words, len).is_some();
-        // What is there are others' bytes.
+        // The bytes there belong to earlier runs.
         self.log_len = self.log_before;
         match fits {
             true => {
@@ -291,11 +293,11 @@ impl<W: World> Machine<'_, W> {
             Op::PushPlp => self.push(self.log_before as u64),
             _ => {
                 let pointer = self.pop()?;
-                // All entries before it are looked at.
+                // All entries before it are checked.
                 let len = u32::try_from(self.log_len).unwrap_or(u32::MAX);
                 self.charge(len / ENTRY_LEN as u32)?;
                 match usize::try_from(pointer) {
-                    // Not forwards: what is there, this run has not written.
+                    // Not forwards: this run has not written the bytes there.
                     Ok(len) if len <= self.log_len && self.is_boundary(len) => {
                         self.log_len = len;
                         self.log_before = self.log_before.min(len);
@@ -307,7 +309,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Whether an entry ends there.
+    /// Returns true if an entry ends there.
     fn is_boundary(&self, len: usize) -> bool {
         let log = self.memory.log();
         let mut at = 0usize;
@@ -367,7 +369,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Adds where the program is and its calls, the innermost first.
+    /// Adds the position of the program and its calls, innermost first.
     fn trace_calls(&mut self, here: u32) {
         let here = u64::from(here);
         let frames = self.memory.frames.get(1..=self.depth).unwrap_or_default();
@@ -413,7 +415,8 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Goes on in the nearest handler of an exception. False if there is none: then it is in the log, and the run is at its end.
+    /// Continues in the nearest handler of an exception. Returns false if there is none: then the
+    /// exception is in the log, and the run ends.
     #[cold]
     pub(super) fn handles(&mut self, fault: Fault) -> bool {
         let at = u32::try_from(self.next).unwrap_or(u32::MAX);
@@ -421,7 +424,7 @@ impl<W: World> Machine<'_, W> {
         self.memory.rest.is_used = true;
         self.memory.rest.last = (at, exception.bit(), fault.argument);
         let is_one = self.has(exception) || exception == Exception::User;
-        // Without jumps left, there is none to the handler.
+        // Without jumps left, the handler cannot be entered.
         if is_one && exception != Exception::Jumps && self.enter_handler() {
             return true;
         }
@@ -434,7 +437,7 @@ impl<W: World> Machine<'_, W> {
         false
     }
 
-    /// Goes to the handler of this subroutine, or of one that has called it.
+    /// Enters the handler of this subroutine, or of one of its callers.
     fn enter_handler(&mut self) -> bool {
         let frames = self
             .memory
@@ -453,7 +456,7 @@ impl<W: World> Machine<'_, W> {
         self.go_to(handler.saturating_sub(1)).is_ok()
     }
 
-    /// Adds an exception to the log, where there is always room for one.
+    /// Adds an exception to the log, which always has room for one.
     fn note(&mut self, fault: Fault, at: u32) {
         let log = self.memory.log_mut();
         let mut buffer = Buffer {

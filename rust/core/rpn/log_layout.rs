@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the record of a [`Plain`] program is put together. For what most of them log, its length is known when this is compiled, so
-//! that nothing has to be looked up or compared at a hit.
+//! Layouts of the record of a [`Plain`] program. Common records have a length that is known at
+//! compile time, so that a hit looks up and compares nothing.
 
 use super::environment::World;
 use super::log_only::Plain;
@@ -9,7 +9,7 @@ use super::log_only::Room;
 use super::record::ENTRY_LEN;
 use super::record::RECORD_LEN;
 
-/// Which form a program has.
+/// Layout of a program's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// [`Pair`].
@@ -22,28 +22,29 @@ pub enum Shape {
     Steps,
 }
 
-/// A form of records.
+/// A layout of records.
 pub trait Form {
-    /// The bytes of the record.
+    /// Returns the number of bytes of the record.
     fn len(plain: &Plain) -> usize;
 
-    /// Puts the record of a hit together, as [`Plain::write`] does. For a program of another form it is another record.
+    /// Writes the record of a hit, as [`Plain::write`]. For a program with another layout the
+    /// record is wrong.
     fn write<W: World, R: Room + ?Sized>(plain: &Plain, world: &W, room: &mut R) -> bool;
 }
 
 /// One entry, of 16 bytes of memory.
 pub struct Pair;
 
-/// One entry, of so many words.
+/// One entry, of this many words.
 pub struct OfWords<const WORDS: usize>;
 
-/// Whatever there is.
+/// Any entries.
 pub struct Steps;
 
-/// Where the data of the first entry is.
+/// Offset of the first entry's data.
 const DATA: usize = RECORD_LEN + ENTRY_LEN;
 
-/// Bytes of a word.
+/// Number of bytes of a word.
 const WORD: usize = size_of::<u64>();
 
 impl Form for Pair {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs that only push what is known where they are, log it, and exit: most of those that log.
+//! Programs that only push available words, log them, and exit: most programs that log.
 //!
-//! How long their record is, and where in it everything goes, is known before they run. So it is found out when they are loaded, and a
-//! hit puts everything in its place: it needs no stack, and no [`Memory`](super::Memory).
+//! The length and the layout of their record are computed when they are loaded. A hit only fills in
+//! the values: it needs no stack, and no [`Memory`](super::Memory).
 
 use super::environment::World;
 use super::insn::Insn;
@@ -17,14 +17,14 @@ use super::record::ENTRY_LEN;
 use super::record::RECORD_LEN;
 use super::register::Register;
 
-/// The most bytes of a record.
+/// Maximum number of bytes of a record.
 const BYTES: usize = 64;
-/// Words that are on the stack at a time.
+/// Maximum number of words on the stack.
 const DEPTH: usize = 8;
-/// What a hit does for a record at most.
+/// Maximum number of steps of a hit for a record.
 const STEPS: usize = 8;
 
-/// Where a word comes from.
+/// Source of a word.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
     Word(u64),
@@ -38,14 +38,14 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// What an instruction pushes.
+    /// Returns the source of the word that an instruction pushes.
     pub(super) fn of(insn: &Insn) -> Option<Self> {
         let is_fixed = !insn.is_from_stack();
         Some(match insn.op {
             Op::Push => Self::Word(insn.word()),
             Op::PushR => {
                 let register = Register::from_number(insn.selector())?;
-                // The others are charged for.
+                // The others cost steps.
                 register.is_saved().then_some(Self::Register(register))?
             }
             Op::PushLv if is_fixed => Self::Variable(Scope::Local, insn.number()),
@@ -74,29 +74,29 @@ impl Source {
     }
 }
 
-/// What a hit puts into the record.
+/// Part of the record that a hit fills in.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     what: What,
     at: u8,
-    /// Bytes of memory.
+    /// Number of bytes of memory.
     len: u8,
-    /// The start of the entry, if it is one.
+    /// Start of the entry, if this is one.
     pub(super) head: [u8; HEAD],
     /// The word, or the address of memory.
     pub(super) source: Source,
 }
 
-/// What there is at a place.
+/// Kind of a part.
 #[derive(Clone, Copy)]
 enum What {
-    /// The record ends.
+    /// End of the record.
     End,
     /// A word.
     Word,
     /// An entry of words, with the first of them.
     Words,
-    /// An entry of two words of memory, which most are.
+    /// An entry of two words of memory, the most common one.
     Pair,
     /// An entry of other memory.
     Memory,
@@ -112,12 +112,14 @@ impl Step {
     };
 }
 
-/// Bytes in which the start of an entry is put: one more than it has. The last is the first of its data, which comes after.
+/// Number of bytes written for the start of an entry: one more than it has. The last is the first
+/// byte of its data, which is written later.
 const HEAD: usize = ENTRY_LEN + 1;
 
-/// Where a record is put together.
+/// Buffer for a record.
 pub trait Room {
-    /// Puts bytes there. What is outside of it is lost, and is not there: the record has the length that [`Plain::len`] says.
+    /// Writes bytes at an offset. Bytes outside of the buffer are lost: the record has the length
+    /// of [`Plain::len`].
     fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]);
 }
 
@@ -131,9 +133,9 @@ impl Room for [u8] {
     }
 }
 
-/// Such a program.
+/// A program that only logs.
 pub struct Plain {
-    /// The record's start, but for the CPU.
+    /// Start of the record, except for the CPU.
     start: u64,
     rest: u64,
     len: u8,
@@ -142,7 +144,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// `None` if the program is none of these, or its record is longer than is worth it.
+    /// Returns `None` for other programs, or if the record is too long to be worth it.
     pub fn new(limits: &Limits, fields: u16, code: &[Insn]) -> Option<Self> {
         let [code @ .., last] = code else {
             return None;
@@ -235,18 +237,18 @@ impl Plain {
         Some(())
     }
 
-    /// The bytes of the record.
+    /// Returns the number of bytes of the record.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len.into()
     }
 
-    /// Whether it has none, which cannot be.
+    /// Returns false: the record has bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How its record can be put together.
+    /// Returns the layout of its record.
     pub fn shape(&self) -> Shape {
         match self.steps.map(|step| step.what) {
             [What::Pair, What::End, ..] => Shape::Pair,
@@ -256,7 +258,7 @@ impl Plain {
         }
     }
 
-    /// Puts the header there.
+    /// Writes the header.
     #[inline(always)]
     pub(super) fn start<W: World, R: Room + ?Sized>(&self, world: &W, room: &mut R) {
         let rest = self.rest | u64::from(world.cpu()) << 32;
@@ -264,8 +266,8 @@ impl Plain {
         room.put(0, start.to_le_bytes());
     }
 
-    /// Puts the record of a hit together. False if something is not there: then that record is none, nothing else has happened, and
-    /// [`run()`](super::run()) says what comes of it.
+    /// Writes the record of a hit. Returns false if a value is missing: then the record is invalid,
+    /// nothing else has happened, and [`run()`](super::run()) determines the result.
     #[inline(always)]
     pub fn write<W: World, R: Room + ?Sized>(&self, world: &W, room: &mut R) -> bool {
         self.start(world, room);
@@ -308,7 +310,7 @@ impl Plain {
     }
 }
 
-/// Memory, as so many bytes of these.
+/// Reads `len` bytes of memory.
 #[inline(never)]
 fn read<W: World>(world: &W, address: u64, len: u8) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Running a program.
+//! Interpreter of programs.
 //!
-//! A run is bounded: by the jumps that it may take, by steps, and by what it may log. It ends with an exception when that is used
-//! up, whatever the instructions are. Steps are instructions that are repeated, and whatever takes longer than an instruction: that
-//! is charged before it is done, or if it is an access that fails, after it.
+//! A run is bounded by its jumps, its steps, and the size of its log. It ends with an exception
+//! when these are used up, for any instructions. Steps count repeated instructions, and commands
+//! that take longer than an instruction. Those are charged in advance, or for a failed access,
+//! afterwards.
 
 use super::environment::World;
 use super::exception::Exception;
@@ -21,28 +22,28 @@ use super::record::RecordHeader;
 use super::record::RECORD_LEN;
 use super::register::Register;
 
-/// What a run may do.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Jumps.
+    /// Number of jumps.
     pub jumps: u32,
-    /// Bytes that it may log.
+    /// Number of bytes of the log.
     pub log: u32,
-    /// Bytes of its trace.
+    /// Number of bytes of the trace.
     pub trace: u32,
-    /// Bytes of its heap.
+    /// Number of bytes of the heap.
     pub heap: u32,
-    /// Which exceptions there are.
+    /// Mask of enabled exceptions.
     pub ex_mask: u32,
-    /// Whether an exception without a handler puts the calls into the trace.
+    /// True if an exception without a handler puts the calls into the trace.
     pub auto_stack_trace: bool,
-    /// The numbers of its records, unless it sets others.
+    /// Major number of its records, unless it sets another.
     pub major: u32,
-    /// The other number.
+    /// Minor number.
     pub minor: u32,
 }
 
-/// How a run has ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// By `exit`: the log is kept.
@@ -63,25 +64,25 @@ pub enum End {
     Fault(Fault),
 }
 
-/// What a run has left.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it has ended.
+    /// End of the run.
     pub end: End,
-    /// Where, as the number of an instruction.
+    /// Number of the last instruction.
     pub at: u32,
-    /// The numbers of its record.
+    /// Major number of its record.
     pub major: u32,
-    /// The other number.
+    /// Minor number.
     pub minor: u32,
-    /// Whether something was not logged as it did not fit.
+    /// True if data was not logged because it did not fit.
     pub overflowed: bool,
     pub(super) log_len: usize,
     pub(super) trace_len: usize,
 }
 
 impl Outcome {
-    /// What was logged, and the trace, as [`Entries`](super::Entries).
+    /// Returns the log and the trace, as [`Entries`](super::Entries).
     pub fn data<'a>(&self, memory: &'a Memory) -> [&'a [u8]; 2] {
         [
             memory.log().get(..self.log_len).unwrap_or_default(),
@@ -89,7 +90,8 @@ impl Outcome {
         ]
     }
 
-    /// The record of a run that has left no trace, in one piece: this header, which must have no fields, and what was logged.
+    /// Returns the record of a run without a trace, in one piece: this header, which must have no
+    /// fields, and the log.
     #[inline(always)]
     pub fn record<'a>(&self, header: RecordHeader, memory: &'a mut Memory) -> Option<&'a [u8]> {
         if header.fields != 0 || self.trace_len != 0 {
@@ -99,7 +101,7 @@ impl Outcome {
         memory.record.get(..RECORD_LEN.wrapping_add(self.log_len))
     }
 
-    /// Whether there is nothing to keep.
+    /// Returns true if there is nothing to keep.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.end == End::Abort || self.log_len == 0 && self.trace_len == 0
@@ -111,7 +113,7 @@ pub(super) struct Machine<'a, W> {
     pub(super) memory: &'a mut Memory,
     pub(super) limits: &'a Limits,
     pub(super) world: &'a mut W,
-    /// The instruction after the one that is running.
+    /// Index of the instruction after the running one.
     pub(super) next: usize,
     /// Indexes of the stack.
     pub(super) top: usize,
@@ -122,7 +124,7 @@ pub(super) struct Machine<'a, W> {
     pub(super) major: u32,
     pub(super) minor: u32,
     pub(super) log_len: usize,
-    /// What `log_len` was before the last entry.
+    /// Value of `log_len` before the last entry.
     pub(super) log_before: usize,
 }
 
@@ -131,7 +133,8 @@ pub(super) const MASK: usize = STACK_WORDS - 1;
 
 const _: () = assert!(STACK_WORDS.is_power_of_two());
 
-/// Runs a program. `code` should be that of a [`Code`](super::Code); with other instructions the run ends with an exception.
+/// Runs a program. `code` should be from a [`Code`](super::Code); with other instructions the run
+/// ends with an exception.
 #[inline(always)]
 pub fn run<W: World>(
     limits: &Limits,
@@ -184,22 +187,23 @@ pub fn run<W: World>(
 }
 
 impl<W: World> Machine<'_, W> {
-    /// Goes on until the end, or an exception; then `next` is the number of the instruction where that is.
+    /// Runs until the end, or an exception; then `next` is the number of that instruction.
     ///
-    /// Where the program is, and the index of the top, are locals, so that they stay in registers. Other functions find them in
-    /// `self`, where the macros below put them. `WRAPS`: whether it is an exception when the stack wraps.
+    /// The position and the index of the top are local variables, so that they stay in registers.
+    /// Other functions find them in `self`, where the macros below store them. `WRAPS`: true if a
+    /// wrap of the stack is an exception.
     #[inline(always)]
     fn go<const WRAPS: bool>(&mut self, code: &[Insn]) -> Result<End, Fault> {
         let mut rest = code.get(self.next..).unwrap_or_default().iter();
         let mut top = self.top & MASK;
 
-        /// The number of the instruction after the one that is running.
+        /// Returns the number of the instruction after the running one.
         macro_rules! next {
             () => {
                 code.len().wrapping_sub(rest.len())
             };
         }
-        /// Ends with an exception at the instruction that is running.
+        /// Ends with an exception at the running instruction.
         macro_rules! fault {
             ($fault:expr) => {{
                 self.next = next!().wrapping_sub(1);
@@ -207,7 +211,7 @@ impl<W: World> Machine<'_, W> {
                 return Err($fault);
             }};
         }
-        /// Calls a function of `self` that uses or changes where the program is, or the stack.
+        /// Calls a function of `self` that uses or changes the position or the stack.
         macro_rules! call {
             ($call:expr) => {{
                 self.next = next!();
@@ -257,7 +261,7 @@ impl<W: World> Machine<'_, W> {
                 top!() = $result;
             }};
         }
-        /// A `push` of a constant and the operation after it.
+        /// Runs a `push` of a constant and the operation after it.
         macro_rules! fused {
             ($insn:expr, $left:ident, $right:ident, $result:expr) => {{
                 let $right = $insn.word();
@@ -266,7 +270,7 @@ impl<W: World> Machine<'_, W> {
                     // The stack wraps: one after the other.
                     push!($right);
                 } else {
-                    // It is there afterwards, for who looks above the top.
+                    // The constant stays above the top, for code that reads it there.
                     self.memory.stack[above] = $right;
                     let $left = top!();
                     top!() = $result;
@@ -282,7 +286,7 @@ impl<W: World> Machine<'_, W> {
                 }
             }};
         }
-        /// A variable's index.
+        /// Returns a variable's index.
         macro_rules! index {
             ($insn:expr) => {
                 match $insn.is_from_stack() {
@@ -402,7 +406,7 @@ impl<W: World> Machine<'_, W> {
                 }
                 Op::LogMrf => call!(self.log_memory()),
                 Op::Log => call!(self.log_words(insn)),
-                // Each by its name, so that there is nothing else that the compiler has to look for.
+                // Listed by name, so that the compiler needs no further comparisons.
                 Op::Call
                 | Op::Ret
                 | Op::CallK
@@ -469,7 +473,8 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Commands that take longer anyway. Each group has a function of its own, so that this one needs nothing of the stack.
+    /// Runs commands that take longer anyway. Each group has a function of its own, so that this
+    /// one needs no stack.
     #[inline(never)]
     fn other(&mut self, insn: &Insn) -> Result<(), Fault> {
         self.memory.rest.is_used = true;
@@ -504,7 +509,7 @@ impl<W: World> Machine<'_, W> {
             Op::Sx | Op::Ux | Op::Rx | Op::PushX => self.exception(insn),
             Op::LogSt | Op::PurgeSt | Op::TraceLv | Op::TraceGv | Op::TracePv => self.trace(insn),
             Op::Malloc | Op::Free | Op::PushH | Op::PopH => self.heap(insn),
-            // The others are in `go()`.
+            // `go()` handles the others.
             _ => Err(Fault::new(Exception::Opcode, insn.op.number().into())),
         }
     }
@@ -520,13 +525,13 @@ impl<W: World> Machine<'_, W> {
         })
     }
 
-    /// Whether an exception of this bit is one.
+    /// Returns true if this exception is enabled.
     #[inline(always)]
     pub(super) fn has(&self, exception: Exception) -> bool {
         self.limits.ex_mask & u32::from(exception.bit()) != 0
     }
 
-    /// Uses up steps, for what takes long.
+    /// Charges steps, for long commands.
     pub(super) fn charge(&mut self, steps: u32) -> Result<(), Fault> {
         match self.steps.checked_sub(steps) {
             Some(left) => {
@@ -549,7 +554,7 @@ impl<W: World> Machine<'_, W> {
         self.move_to(target)
     }
 
-    /// Goes on elsewhere. What is repeated by that counts.
+    /// Continues elsewhere. Repeated code is charged.
     #[inline(always)]
     fn move_to(&mut self, target: u32) -> Result<(), Fault> {
         let target = target as usize;

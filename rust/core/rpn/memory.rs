@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory that a run needs: one for each CPU, as only one program runs there at a time.
+//! Memory of a run: one for each CPU, as only one program runs there at a time.
 
 use super::limits::*;
 use super::record::EXCEPTION_LEN;
 use super::record::RECORD_LEN;
 
-/// Bytes of the log, with an exception after it.
+/// Number of bytes of the log, with an exception after it.
 pub(super) const LOG_BYTES: usize = LOG_MAX as usize + EXCEPTION_LEN;
 
-/// A subroutine that is running.
+/// A running subroutine.
 #[derive(Clone, Copy)]
 pub(super) struct Frame {
-    /// Where it returns to.
+    /// Return position.
     pub(super) back: u32,
-    /// Its handler of exceptions: 1 more than the number of an instruction, or [`NO_HANDLER`].
+    /// Handler of exceptions: 1 more than the number of an instruction, or [`NO_HANDLER`].
     pub(super) handler: u32,
-    /// The stack when the handler was set.
+    /// State of the stack when the handler was set.
     pub(super) top: u16,
     pub(super) base: u16,
 }
@@ -30,14 +30,14 @@ pub(super) struct Block {
     pub(super) len: u16,
 }
 
-/// What few runs use, so that it is set up only if the last run has used it.
+/// State that few runs use. It is initialised only if the last run has used it.
 #[derive(Clone, Copy)]
 pub(super) struct Rest {
     pub(super) is_used: bool,
     pub(super) overflowed: bool,
     pub(super) has_heap: bool,
     pub(super) trace_len: usize,
-    /// The last exception: where, its bit, or 0, and what it was about.
+    /// Last exception: its position, its bit or 0, and its argument.
     pub(super) last: (u32, u16, u64),
 }
 
@@ -51,22 +51,23 @@ impl Rest {
     };
 }
 
-/// What a run works with. It is not cleared between two runs: a program can find there what others have left on the stack.
-/// Any bytes will do: memory that is all zero is one.
+/// Working memory of a run. It is not cleared between two runs: a program can find words of others
+/// on the stack. Any bytes are valid, including zeros.
 #[repr(C)]
 pub struct Memory {
     pub(super) rest: Rest,
     pub(super) stack: [u64; STACK_WORDS],
     pub(super) frames: [Frame; CALL_DEPTH + 1],
     pub(super) blocks: [Block; HEAP_BLOCKS],
-    /// The log, with room for a record's header before it: so a record is in one piece, and copied once.
+    /// Log, with room for a record's header before it, so that a record is in one piece, and copied
+    /// once.
     pub(super) record: [u8; RECORD_LEN + LOG_BYTES],
     pub(super) trace: [u8; LOG_MAX as usize],
     pub(super) heap: [u8; HEAP_MAX as usize],
 }
 
 impl Memory {
-    /// Memory that is all zero.
+    /// Makes memory that is all zero.
     pub const fn new() -> Self {
         const FRAME: Frame = Frame {
             back: 0,

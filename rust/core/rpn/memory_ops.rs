@@ -14,13 +14,13 @@ use super::machine::Machine;
 use super::op::Op;
 use super::register::Register;
 
-/// Words that are as wide as said, in bytes.
+/// Returns the part of a word with a width in bytes.
 pub(super) fn narrow(bytes: &mut [u8; 8], width: u8) -> Option<&mut [u8]> {
     bytes.get_mut(..usize::from(width))
 }
 
 impl<W: World> Machine<'_, W> {
-    /// A register that may be the CPU's.
+    /// Reads a register that may belong to the CPU.
     #[inline(never)]
     pub(super) fn system_register(&mut self, insn: &Insn) -> Result<(), Fault> {
         self.charge(SYSTEM_STEPS)?;
@@ -118,7 +118,7 @@ impl<W: World> Machine<'_, W> {
             return self.push(value.into());
         }
         let value = self.pop()?;
-        // What is wider than the port is cut off.
+        // Bits beyond the port's width are cut off.
         let value = (value & u64::from(u32::MAX)) as u32;
         match self.world.port_out(number, width, value) {
             true => Ok(()),
@@ -126,7 +126,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Calls what a module has registered.
+    /// Calls a function that a module has registered.
     #[inline(never)]
     pub(super) fn call_kernel(&mut self, insn: &Insn) -> Result<(), Fault> {
         let number = self.number(insn)?;

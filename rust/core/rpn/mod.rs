@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probe programs: their commands, the form in which they are loaded, and what runs them.
+//! Probe programs: their commands, their encoding, and their interpreter.
 //!
-//! - [`encode()`] writes a set of programs, [`SetRef::decode`] reads one and checks all of it: a refusal says which instruction of
-//!   which point is wrong, and why. Both sides use the same [`Insn`], [`Header`] and [`Point`].
-//! - [`fuse()`] has pairs of commands run as one.
-//! - [`run()`] runs the instructions of a point. It acts upon a [`World`], and works with a [`Memory`], of which each CPU has one.
-//! - [`RecordRef`] reads what a run has logged.
+//! - [`encode()`] encodes a set of programs. [`SetRef::decode`] reads and checks one: a refusal has
+//!   the point, the instruction and the reason. Both sides use the same [`Insn`], [`Header`] and
+//!   [`Point`].
+//! - [`fuse()`] fuses pairs of commands.
+//! - [`run()`] runs the instructions of a point. It acts upon a [`World`], with a [`Memory`] for
+//!   each CPU.
+//! - [`RecordRef`] reads the log of a run.
 //!
-//! The numbers of a program are words of 64 bits. Its stack is a ring of 1024 of them. What cannot be known before is looked at
-//! when it runs: an [`Exception`] goes to the program's handler, or ends it.
+//! The numbers of a program are words of 64 bits. Its stack is a ring of 1024 of them. Properties
+//! that are unknown in advance are checked at run time: an [`Exception`] runs the program's
+//! handler, or ends it.
 //!
-//! Contexts: any. Nothing here allocates, locks, sleeps or panics, whatever the bytes.
+//! Contexts: any. Nothing here allocates, locks, sleeps or panics, for any bytes.
 
 mod arithmetic;
 mod arming;

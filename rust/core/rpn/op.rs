@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The commands.
+//! Commands of programs.
 
-/// Which variables.
+/// Scope of variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of a program: `lv`.
+    /// Variables of a program: `lv`.
     Local,
-    /// Those that all programs share: `gv`.
+    /// Variables that all programs share: `gv`.
     Global,
 }
 
-/// What a command's operands are; [`Insn`](super::Insn) says where they are.
+/// Kind of a command's operands; [`Insn`](super::Insn) has their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// None.
@@ -20,17 +20,18 @@ pub enum Operand {
     Target,
     /// A word.
     Word,
-    /// A number of up to 32 bits, which may come from the stack.
+    /// A number of up to 32 bits, which may be from the stack.
     Number,
-    /// The minor number of a point of this program whose address comes later, which may come from the stack.
+    /// The minor number of a point of this program with a later address, which may be from the
+    /// stack.
     Later,
-    /// A bit's number, which may come from the stack.
+    /// A bit's number, which may be from the stack.
     Bit,
-    /// A variable, whose index may come from the stack.
+    /// A variable, whose index may be from the stack.
     Variable(Scope),
-    /// Variables: the first, and how many.
+    /// Variables: the first, and their number.
     Variables(Scope),
-    /// How many words of the stack, which may come from the stack.
+    /// A number of words of the stack, which may be from the stack.
     Words,
     /// A distance in the stack, of up to 1023 either way.
     Distance,
@@ -42,15 +43,15 @@ pub enum Operand {
     UserRegister,
     /// A register of the thread in user space that is written.
     WritableUserRegister,
-    /// How wide a piece of memory is: 1, 2, 4 or 8 bytes.
+    /// Width of a piece of memory: 1, 2, 4 or 8 bytes.
     Width,
-    /// How wide an I/O port is: 1, 2 or 4 bytes.
+    /// Width of an I/O port: 1, 2 or 4 bytes.
     PortWidth,
-    /// How the program ends: 0 to 3.
+    /// Way by which the program ends: 0 to 3.
     Exit,
 }
 
-/// What the stack loses or gets is known at run time only.
+/// Number of words that is known at run time only.
 pub(super) const ANY: u8 = u8::MAX;
 
 macro_rules! ops {
@@ -66,11 +67,11 @@ macro_rules! ops {
             $(#[doc = $fused_doc] $fused = $fused_number,)*
         }
 
-        /// All commands, without those that [`fuse`](super::fuse) makes.
+        /// All commands, except those that [`fuse`](super::fuse) makes.
         pub const OPS: &[Op] = &[$(Op::$op,)*];
 
         impl Op {
-            /// The command of a number.
+            /// Returns the command of a number.
             pub const fn from_number(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$op),)*
@@ -78,7 +79,7 @@ macro_rules! ops {
                 }
             }
 
-            /// What it is when it comes after a `push`, in one command with that.
+            /// Returns the fused command of a `push` and this one.
             pub(super) const fn after_push(self) -> Option<Self> {
                 match self {
                     $(Self::$second => Some(Self::$fused),)*
@@ -86,7 +87,7 @@ macro_rules! ops {
                 }
             }
 
-            /// How it is written, without its operands.
+            /// Returns its name, without operands.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$op => $name,)*
@@ -94,7 +95,7 @@ macro_rules! ops {
                 }
             }
 
-            /// What its operands are.
+            /// Returns the kind of its operands.
             pub const fn operand(self) -> Operand {
                 match self {
                     $(Self::$op => $operand,)*
@@ -102,7 +103,8 @@ macro_rules! ops {
                 }
             }
 
-            /// Words that it takes from the stack, apart from an operand; [`ANY`] if that is not known before.
+            /// Returns the number of words that it takes from the stack, apart from an operand;
+            /// [`ANY`] if that is unknown in advance.
             pub(super) const fn pops(self) -> u8 {
                 match self {
                     $(Self::$op => $pops,)*
@@ -110,7 +112,7 @@ macro_rules! ops {
                 }
             }
 
-            /// Words that it puts on the stack.
+            /// Returns the number of words that it puts on the stack.
             pub(super) const fn pushes(self) -> u8 {
                 match self {
                     $(Self::$op => $pushes,)*
@@ -243,17 +245,18 @@ ops! {
 }
 
 impl Op {
-    /// Its number.
+    /// Returns its number.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The command that is written so, without its operands.
+    /// Returns the command with this name, without operands.
     pub fn from_name(name: &str) -> Option<Self> {
         OPS.iter().copied().find(|op| op.name() == name)
     }
 
-    /// Whether its operand may come from the stack, with [`Insn::from_stack`](super::Insn::from_stack).
+    /// Returns true if its operand may be from the stack, with
+    /// [`Insn::from_stack`](super::Insn::from_stack).
     pub const fn takes_from_stack(self) -> bool {
         matches!(
             self.operand(),
@@ -261,7 +264,7 @@ impl Op {
         )
     }
 
-    /// Whether nothing comes after it.
+    /// Returns true if no instruction follows it.
     pub const fn is_end(self) -> bool {
         matches!(
             self,
@@ -269,7 +272,8 @@ impl Op {
         )
     }
 
-    /// Whether it changes what the program looks at: such a program has to be loaded with permission.
+    /// Returns true if it changes the probed system: such a program has to be loaded with
+    /// permission.
     pub const fn writes(self) -> bool {
         matches!(
             self,
@@ -277,7 +281,7 @@ impl Op {
         )
     }
 
-    /// Whether it tells what is in memory or registers.
+    /// Returns true if it discloses memory or registers.
     pub const fn reads(self) -> bool {
         matches!(
             self,
@@ -294,7 +298,7 @@ impl Op {
         )
     }
 
-    /// Whether it may leave something to log.
+    /// Returns true if it may log data.
     pub const fn logs(self) -> bool {
         matches!(
             self,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records: what a run leaves for readers, written here and read here.
+//! Records, the results of runs for readers, and their encoding.
 //!
 //! ```text
 //! record   0 u32 major  4 u32 minor  8 u16 fields  10 u16 exception  12 u32 CPU  then the fields, in the order of their bits,
@@ -8,7 +8,8 @@
 //! entry    0 u8 token  1 u16 bytes  3 the bytes
 //! ```
 //!
-//! An entry of memory or of a string that is not there has 0xffff for its length, and 8 bytes with the address.
+//! An entry for missing memory or a missing string has 0xffff for its length, and 8 bytes with the
+//! address.
 
 use super::bytes::Bytes;
 use super::bytes::Pieces;
@@ -19,25 +20,25 @@ use super::refusal::Reason;
 
 macro_rules! fields {
     ($($bit:literal $field:ident $name:literal $len:literal, $doc:literal;)*) => {
-        /// A field of a record's header, that `--log` chooses.
+        /// A field of a record's header, chosen by `--log`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
         pub enum Field {
             $(#[doc = $doc] $field = 1 << $bit,)*
         }
 
-        /// All of them, in the order of a record.
+        /// All fields, in the order of a record.
         pub const FIELDS: &[Field] = &[$(Field::$field,)*];
 
         impl Field {
-            /// What `--log` calls it.
+            /// Returns its name for `--log`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$field => $name,)*
                 }
             }
 
-            /// Its bytes.
+            /// Returns the number of its bytes.
             pub const fn len(self) -> usize {
                 match self {
                     $(Self::$field => $len,)*
@@ -58,38 +59,38 @@ fields! {
     7 Tsc "TSC" 8, "The time stamp counter.";
 }
 
-/// All fields.
+/// Mask of all fields.
 pub const ALL_FIELDS: u32 = 0xff;
 
-/// Bytes of a record's header, without fields.
+/// Number of bytes of a record's header, without fields.
 pub const RECORD_LEN: usize = 16;
-/// Bytes of all fields.
+/// Number of bytes of all fields.
 pub const FIELDS_LEN: usize = 88;
-/// Bytes of an entry before its data.
+/// Number of bytes of an entry before its data.
 pub(super) const ENTRY_LEN: usize = 3;
-/// Bytes of an entry for an exception.
+/// Number of bytes of an entry for an exception.
 pub(super) const EXCEPTION_LEN: usize = ENTRY_LEN + 14;
-/// The length of what is not there.
+/// Length value for missing data.
 pub(super) const NOT_THERE: u16 = u16::MAX;
 
 impl Field {
-    /// Its bit.
+    /// Returns its bit.
     pub const fn bit(self) -> u16 {
         self as u16
     }
 
-    /// Whether it has no bytes, which no field has.
+    /// Returns false: each field has bytes.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The field of a name.
+    /// Returns the field of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         FIELDS.iter().copied().find(|field| field.name() == name)
     }
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Token {
@@ -104,23 +105,23 @@ pub(super) enum Token {
     CutText = 8,
 }
 
-/// The start of a record.
+/// Start of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// The major number.
+    /// Major number.
     pub major: u32,
-    /// The minor number.
+    /// Minor number.
     pub minor: u32,
-    /// Which fields there are.
+    /// Mask of its fields.
     pub fields: u16,
-    /// The bit of the exception that ended the run, or 0.
+    /// Bit of the exception that ended the run, or 0.
     pub exception: u16,
     /// The CPU.
     pub cpu: u32,
 }
 
 impl RecordHeader {
-    /// Its bytes, as two words.
+    /// Encodes it as two words.
     #[inline(always)]
     pub(super) fn to_words(self) -> [u64; 2] {
         [
@@ -129,7 +130,7 @@ impl RecordHeader {
         ]
     }
 
-    /// Its bytes.
+    /// Encodes it.
     #[inline(always)]
     pub fn to_bytes(&self) -> [u8; RECORD_LEN] {
         let [low, high] = self.to_words();
@@ -137,17 +138,17 @@ impl RecordHeader {
     }
 }
 
-/// A record, as it was read.
+/// A decoded record.
 #[derive(Clone, Copy)]
 pub struct RecordRef<'a> {
-    /// Its start.
+    /// Start.
     pub header: RecordHeader,
     fields: &'a [u8],
     entries: &'a [u8],
 }
 
 impl<'a> RecordRef<'a> {
-    /// Reads a record; `None` if it ends early or has unknown fields.
+    /// Decodes a record; returns `None` if it ends early or has unknown fields.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         let header = header(&mut bytes).ok()?;
@@ -165,7 +166,7 @@ impl<'a> RecordRef<'a> {
         })
     }
 
-    /// The bytes of a field, if the record has it.
+    /// Returns the bytes of a field, if the record has it.
     pub fn field(&self, field: Field) -> Option<&'a [u8]> {
         if self.header.fields & field.bit() == 0 {
             return None;
@@ -177,7 +178,7 @@ impl<'a> RecordRef<'a> {
         self.fields.get(start..start.checked_add(field.len())?)
     }
 
-    /// What was logged.
+    /// Returns the logged entries.
     pub fn entries(&self) -> Entries<'a> {
         Entries(Bytes(self.entries))
     }
@@ -193,31 +194,32 @@ fn header(bytes: &mut Bytes<'_>) -> Result<RecordHeader, Reason> {
     })
 }
 
-/// Words, as they were logged.
+/// Words, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words<'a>(Pieces<'a, 8>);
 
 impl<'a> Words<'a> {
-    /// The words.
+    /// Returns the words.
     pub fn iter(self) -> impl Iterator<Item = u64> + 'a {
         self.0.iter().map(|word| u64::from_le_bytes(*word))
     }
 }
 
-/// Something that was logged.
+/// A logged entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// Memory.
     Memory(&'a [u8]),
     /// A string, without a zero at its end.
     Text(&'a [u8]),
-    /// The start of a string whose end is not among the bytes that were asked for, or that the log had room for.
+    /// The start of a string whose end is beyond the requested bytes, or beyond the room of the
+    /// log.
     CutText(&'a [u8]),
-    /// Memory or a string that is not there, at this address.
+    /// Missing memory or a missing string, with its address.
     NotThere(u64),
     /// Words of the stack, the top first.
     Words(Words<'a>),
-    /// Where the program was, then where each call returns to: numbers of instructions.
+    /// Position of the program, then the return position of each call: numbers of instructions.
     Calls(Words<'a>),
     /// Local variables from an index on.
     Locals(u32, Words<'a>),
@@ -229,12 +231,12 @@ pub enum Entry<'a> {
     Exception(Fault, u32),
 }
 
-/// What a record has.
+/// Entries of a record.
 #[derive(Clone, Copy)]
 pub struct Entries<'a>(Bytes<'a>);
 
 impl<'a> Entries<'a> {
-    /// The entries in what [`Outcome::data`](super::Outcome::data) gives.
+    /// Makes an iterator over data from [`Outcome::data`](super::Outcome::data).
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(Bytes(bytes))
     }
@@ -269,7 +271,7 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    /// `Err` once, at the end, with what cannot be read.
+    /// `Err` once, at the end, with the unreadable bytes.
     type Item = Result<Entry<'a>, &'a [u8]>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -286,7 +288,7 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 const _: () = {
-    // An entry with all calls fits in the smallest trace that is of use.
+    // An entry with all calls fits in the smallest useful trace.
     assert!(ENTRY_LEN + 8 * (CALL_DEPTH + 1) < 512);
     let (mut len, mut bits, mut at) = (0, 0, 0);
     while at < FIELDS.len() {

@@ -1,55 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a set of programs is not taken.
+//! Reasons for which a set of programs is refused.
 
 use core::fmt;
 
 use super::op::Scope;
 
-/// Why.
+/// Reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It does not begin as a set does.
+    /// The bytes do not begin like a set.
     NotASet,
-    /// A version that is not known.
+    /// The version is unknown.
     Version(u32),
-    /// It ends early, or a length in it is wrong.
+    /// The set ends early, or a length in it is wrong.
     Length,
-    /// Something that has to be zero is not, or a flag is not known.
+    /// A reserved field is not zero, or a flag is unknown.
     Reserved,
-    /// More programs, points or instructions than there may be, or none.
+    /// More programs, points or instructions than allowed, or none.
     Count,
-    /// A name or symbol is missing, too long, or no plain text; or a program is called `*`, or begins or ends with a blank.
+    /// A name or symbol is missing, too long, or not plain text; or a program is called `*`, or
+    /// begins or ends with a blank.
     Name,
-    /// No such kind of module, point or target of the log.
+    /// The kind of module, point or log target is unknown.
     Kind(u8),
-    /// A limit is larger than there may be.
+    /// A value is larger than its limit.
     Limit(&'static str),
-    /// No such command.
+    /// The command is unknown.
     Opcode(u8),
-    /// A jump to where there is no instruction.
+    /// The target of a jump is not an instruction.
     Target(u32),
-    /// A variable that the program does not have.
+    /// The program does not have this variable.
     Variable(Scope, u64),
-    /// No such register.
+    /// The register is unknown.
     Register(u8),
-    /// An operand out of its range.
+    /// An operand is out of its range.
     Operand,
-    /// The last instruction is not one that ends.
+    /// The last instruction does not end the program.
     NoEnd,
-    /// It takes more words from the stack than are on it.
+    /// An instruction takes more words from the stack than are on it.
     Underflow,
-    /// It changes registers or memory, calls out or crashes the kernel, and the set was not loaded with permission.
+    /// An instruction changes registers or memory, calls out or crashes the kernel, and the set was
+    /// not loaded with permission.
     NeedsPermission,
-    /// A watchpoint has no code that could be compared with `opcode`.
+    /// A watchpoint has no code to compare with `opcode`.
     NoOpcode,
     /// A breakpoint needs a symbol or an absolute address, a user point neither.
     Place,
-    /// Only the address of a watchpoint comes later, and then it has no other place.
+    /// Only a watchpoint can have a later address, and then no other place.
     Later,
-    /// Two points whose address comes later have the same minor number.
+    /// Two points with a later address have the same minor number.
     LaterTwice(u32),
-    /// No watchpoint of the program with this minor number has an address that comes later.
+    /// No watchpoint of the program with this minor number has a later address.
     NoLater(u32),
 }
 
@@ -95,16 +97,16 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why, and where.
+/// A refusal, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Number of the program in the set, from 0.
     pub program: u32,
-    /// Number of the point in the program, if it is about one.
+    /// Number of the point in the program, if the refusal is about one.
     pub point: Option<u32>,
-    /// Number of the instruction in the point, if it is about one.
+    /// Number of the instruction in the point, if the refusal is about one.
     pub insn: Option<u32>,
-    /// Why.
+    /// Reason.
     pub reason: Reason,
 }
 

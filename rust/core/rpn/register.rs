@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of x86-64 that programs name.
+//! Registers of x86-64 in programs.
 
 macro_rules! registers {
     ($($number:literal $register:ident $name:literal;)*) => {
@@ -13,7 +13,7 @@ macro_rules! registers {
         }
 
         impl Register {
-            /// The register of a number.
+            /// Returns the register of a number.
             pub const fn from_number(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$register),)*
@@ -21,15 +21,15 @@ macro_rules! registers {
                 }
             }
 
-            /// Its name.
+            /// Returns its name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$register => $name,)*
                 }
             }
 
-            /// The register of a name: its own, or for the first eight, `ip` and `flags` that of their lower half (`eax`) or
-            /// without the first letter (`ax`).
+            /// Returns the register of a name: its own, or for the first eight, `ip` and `flags`
+            /// the name of their lower half (`eax`) or without the first letter (`ax`).
             pub fn from_name(name: &str) -> Option<Self> {
                 let bare = |name: &'static str| name.strip_prefix('r').unwrap_or(name);
                 let bare_given = match name.as_bytes() {
@@ -87,18 +87,18 @@ registers! {
 }
 
 impl Register {
-    /// Its number.
+    /// Returns its number.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// Whether a program may change it where it was hit: a general purpose register except the stack pointer, or the
-    /// instruction pointer.
+    /// Returns true if a program may change it at a hit: a general purpose register except the
+    /// stack pointer, or the instruction pointer.
     pub const fn is_writable(self) -> bool {
         self.number() < Self::Flags.number() && self.number() != Self::Sp.number()
     }
 
-    /// Whether it belongs to a thread's registers (`push u`), and not to the CPU.
+    /// Returns true if it belongs to a thread's registers (`push u`), and not to the CPU.
     pub const fn is_saved(self) -> bool {
         self.number() < Self::Cr0.number()
     }

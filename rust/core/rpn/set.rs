@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A set of programs, as it is loaded: its parts, and how they are read from bytes.
+//! Sets of programs: their parts, and their decoder.
 //!
 //! All numbers are little endian. Each part begins at a multiple of 8 bytes from the start.
 //!
@@ -24,61 +24,62 @@ use super::limits::*;
 use super::refusal::Reason;
 use super::refusal::Refusal;
 
-/// What a set begins with: `DPRS`.
+/// Magic number of a set: `DPRS`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"DPRS");
 
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// Bytes of a program before its name.
+/// Number of bytes of a program before its name.
 pub(super) const PROGRAM_LEN: usize = 48;
-/// Bytes of a point before its symbol.
+/// Number of bytes of a point before its symbol.
 pub(super) const POINT_LEN: usize = 64;
 
-/// In a set's flags: programs may change registers and memory, use ports, and call what modules have registered.
+/// Flag of a set: programs may change registers and memory, use ports, and call functions of
+/// modules.
 pub const UNSAFE_WRITES: u32 = 1;
-/// In a set's flags: `opcode` is not compared with the code.
+/// Flag of a set: `opcode` is not compared with the code.
 pub const IGNORE_OPCODES: u32 = 2;
-/// In a set's flags: a program takes the place of one with the same name.
+/// Flag of a set: a program replaces one with the same name.
 pub const REPLACE: u32 = 4;
-/// In a set's flags: points are added to those of a program with the same name.
+/// Flag of a set: points are added to those of a program with the same name.
 pub const MERGE: u32 = 8;
 
-/// In a program's flags: an exception without a handler puts the calls into the trace.
+/// Flag of a program: an exception without a handler puts the calls into the trace.
 pub(super) const AUTO_STACK_TRACE: u8 = 1;
 
-/// In a point's flags: `opcode` says something.
+/// Flag of a point: `opcode` is valid.
 pub(super) const HAS_OPCODE: u8 = 1;
-/// In a point's flags: the log is kept also if the probed instruction faults.
+/// Flag of a point: the log is kept even if the probed instruction faults.
 pub(super) const LOG_ON_FAULT: u8 = 2;
-/// In a point's flags: the offset is an address.
+/// Flag of a point: the offset is an address.
 pub(super) const ABSOLUTE: u8 = 4;
-/// In a point's flags: a program says later what is watched.
+/// Flag of a point: a program sets the watched address later.
 pub(super) const LATER: u8 = 8;
 
-/// Where records go.
+/// Destination of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Target {
     /// The relay channel.
     #[default]
     Relay = 0,
-    /// klog, as text for its handler; without one they are lost.
+    /// klog, as text for its handler; without a handler they are lost.
     Klog = 1,
 }
 
-/// What a set says of all its programs.
+/// Fields that apply to all programs of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetHeader {
     /// [`UNSAFE_WRITES`] and others.
     pub flags: u32,
-    /// Fields of records' headers, a bit each: those of [`Field`](super::Field).
+    /// Fields of records' headers, a bit each: see [`Field`](super::Field).
     pub fields: u32,
-    /// Where records go.
+    /// Destination of records.
     pub target: Target,
 }
 
-/// What a program is for.
+/// Kind of a program's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ModuleKind {
@@ -90,33 +91,33 @@ pub enum ModuleKind {
     Module = 2,
 }
 
-/// The fields of a program, apart from its name.
+/// Fields of a program, apart from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is for.
+    /// Kind of its target.
     pub kind: ModuleKind,
     /// Major number of its records, unless a point has its own.
     pub major: u32,
     /// A number that the user chooses.
     pub id: u32,
-    /// Jumps that a run may take.
+    /// Maximum number of jumps of a run.
     pub jmpmax: u32,
-    /// Bytes that a run may log.
+    /// Maximum number of bytes of a run's log.
     pub logmax: u32,
-    /// Bytes that a run's trace of exceptions may have.
+    /// Maximum number of bytes of a run's trace of exceptions.
     pub ex_logmax: u32,
-    /// Local variables.
+    /// Number of local variables.
     pub locals: u32,
-    /// Global variables that it uses: those from 0 on.
+    /// Number of global variables that it uses, from 0 on.
     pub globals: u32,
-    /// The most that a point's `heap_size` may be.
+    /// Maximum of a point's `heap_size`.
     pub heapmax: u32,
-    /// Whether an exception without a handler puts the calls into the trace.
+    /// True if an exception without a handler puts the calls into the trace.
     pub auto_stack_trace: bool,
 }
 
 impl Header {
-    /// The fields that a file leaves out.
+    /// Returns the defaults of the fields.
     pub const fn new(kind: ModuleKind) -> Self {
         Self {
             kind,
@@ -133,7 +134,7 @@ impl Header {
     }
 }
 
-/// What a point stops at.
+/// Kind of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PointKind {
@@ -149,43 +150,45 @@ pub enum PointKind {
     WatchIo = 4,
 }
 
-/// The fields of a point, apart from its symbol.
+/// Fields of a point, apart from its symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// What it stops at.
+    /// Kind.
     pub kind: PointKind,
-    /// Bytes that are watched: 1, 2, 4 or 8.
+    /// Number of watched bytes: 1, 2, 4 or 8.
     pub watch_len: u8,
-    /// The first byte of the code that has to be there.
+    /// Expected first byte of the code.
     pub opcode: Option<u8>,
-    /// Whether the log is kept also if the probed instruction faults.
+    /// True if the log is kept even if the probed instruction faults.
     pub log_on_fault: bool,
-    /// Whether `offset` is an address.
+    /// True if `offset` is an address.
     pub is_absolute: bool,
-    /// Whether it is a watchpoint whose address a program says, by its minor number. Then it has no symbol, and `offset` is 0.
+    /// True for a watchpoint whose address a program sets, by its minor number. Then it has no
+    /// symbol, and `offset` is 0.
     pub is_later: bool,
     /// Major number of its records.
     pub major: u32,
     /// Minor number of its records.
     pub minor: u32,
-    /// A number by which it is chosen.
+    /// Number of its group.
     pub group: u32,
-    /// Another one.
+    /// Number of its type.
     pub kind_number: u32,
-    /// Which exceptions there are.
+    /// Mask of enabled exceptions.
     pub ex_mask: u32,
-    /// Bytes of the heap.
+    /// Number of bytes of the heap.
     pub heap_size: u32,
-    /// Runs after which it is disabled, at most [`HITS_MAX`]. A hit that is missed is none.
+    /// Number of runs after which it is disabled, at most [`HITS_MAX`]. A missed hit does not
+    /// count.
     pub max_hits: u64,
-    /// Hits before the first run, at most [`HITS_MAX`].
+    /// Number of hits before the first run, at most [`HITS_MAX`].
     pub pass_count: u64,
-    /// Bytes from the symbol; for user space bytes from the start of the file; or an address.
+    /// Offset in bytes from the symbol; for user space from the start of the file; or an address.
     pub offset: u64,
 }
 
 impl Point {
-    /// The fields that a file leaves out, for a program of this major number.
+    /// Returns the defaults of the fields, for a program of this major number.
     pub const fn new(major: u32) -> Self {
         Self {
             kind: PointKind::Breakpoint,
@@ -207,40 +210,40 @@ impl Point {
     }
 }
 
-/// A point, as it was read.
+/// A decoded point.
 #[derive(Clone, Copy)]
 pub struct PointRef<'a> {
-    /// Its fields.
+    /// Fields.
     pub point: Point,
-    /// What the offset is from; empty if there is no symbol.
+    /// Symbol of the offset; empty if there is none.
     pub symbol: &'a str,
-    /// What runs.
+    /// Instructions.
     pub code: Code<'a>,
 }
 
-/// A program, as it was read.
+/// A decoded program.
 #[derive(Clone, Copy)]
 pub struct ProgramRef<'a> {
-    /// Its fields.
+    /// Fields.
     pub header: Header,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
     points: u32,
     bytes: Bytes<'a>,
 }
 
-/// A set, all of which has been checked.
+/// A set that has been checked completely.
 #[derive(Clone, Copy)]
 pub struct SetRef<'a> {
-    /// What it says of all programs.
+    /// Fields that apply to all programs.
     pub header: SetHeader,
     programs: u32,
     bytes: Bytes<'a>,
 }
 
 impl<'a> SetRef<'a> {
-    /// Reads a set, and checks all of it. `depths` is memory to work with: for the stack at each instruction. If it is too
-    /// short for a point, that point's stack is not checked.
+    /// Decodes and checks a set. `depths` is working memory for the stack depth at each
+    /// instruction. If it is too short for a point, that point's stack is not checked.
     pub fn decode(bytes: &'a [u8], depths: &mut [u16]) -> Result<Self, Refusal> {
         let set = Self::begin(bytes).map_err(|reason| Refusal {
             program: 0,
@@ -311,17 +314,17 @@ impl<'a> SetRef<'a> {
         })
     }
 
-    /// How many programs there are.
+    /// Returns the number of programs.
     pub fn len(&self) -> u32 {
         self.programs
     }
 
-    /// Whether there are none, which cannot be.
+    /// Returns false: there are programs.
     pub fn is_empty(&self) -> bool {
         self.programs == 0
     }
 
-    /// The programs.
+    /// Returns the programs.
     pub fn programs(&self) -> impl Iterator<Item = ProgramRef<'a>> {
         let mut rest = self.bytes;
         // All have been read before.
@@ -364,7 +367,7 @@ impl<'a> ProgramRef<'a> {
         };
         bytes.zero::<4>()?;
         let name = bytes.text(name_len, NAME_MAX)?;
-        // The commands that remove and reset programs could not name it.
+        // Commands that remove and reset programs could not name it.
         if name.is_empty() || name == "*" || name.trim_ascii() != name {
             return Err(Reason::Name);
         }
@@ -425,17 +428,17 @@ impl<'a> ProgramRef<'a> {
         arming::check(self).map_err(|(point, insn, reason)| refused(Some(point), insn, reason))
     }
 
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn len(&self) -> u32 {
         self.points
     }
 
-    /// Whether there are none, which cannot be.
+    /// Returns false: there are points.
     pub fn is_empty(&self) -> bool {
         self.points == 0
     }
 
-    /// The points.
+    /// Returns the points.
     pub fn points(&self) -> impl Iterator<Item = PointRef<'a>> {
         let mut rest = self.bytes;
         // All have been read before.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The stack of a run.
+//! Stack of a run.
 //!
 //! The stack is a ring. It starts with nothing on it at index 0; an exception of `ex_mask` tells when it wraps.
 
@@ -57,7 +57,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// An operand of up to 32 bits.
+    /// Returns an operand of up to 32 bits.
     #[inline(always)]
     pub(super) fn number(&mut self, insn: &Insn) -> Result<u32, Fault> {
         if !insn.is_from_stack() {
@@ -67,7 +67,7 @@ impl<W: World> Machine<'_, W> {
         u32::try_from(word).map_err(|_| Fault::new(Exception::Operand, word))
     }
 
-    /// Commands that move words within the stack.
+    /// Runs commands that move words in the stack.
     #[inline(never)]
     pub(super) fn arrange(&mut self, insn: &Insn) -> Result<(), Fault> {
         // Of any size: the index is masked.
@@ -104,7 +104,7 @@ impl<W: World> Machine<'_, W> {
                 self.base = self.top;
             }
             _ => {
-                // The program may have written there: whatever it is, it is an index again.
+                // The program may have overwritten it: any value is masked to an index.
                 let top = self.word(self.base) as usize;
                 let base = self.word(self.base.wrapping_sub(1)) as usize;
                 (self.top, self.base) = (top & MASK, base & MASK);

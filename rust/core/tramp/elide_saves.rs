@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fewer instructions in copies of `ftrace_regs_caller`.
+//! Elimination of instructions in copies of `ftrace_regs_caller`.
 //!
-//! A copy has no direct calls, and is no macro that has to suit several callers. What follows changes instructions only
-//! where they, and those around them, are byte by byte what the kernel's source makes of them; other code stays as it is. All
-//! that remains is where it was, with the stack as it was, so that the unwinder's tables for the kernel's code hold.
+//! A copy has no direct calls, and need not suit several callers as the macro does. The functions
+//! below change instructions only if they, and those around them, match the output of the kernel's
+//! source byte by byte; other code stays as it is. All remaining instructions keep their place and
+//! their stack, so that the unwinder's tables for the kernel's code hold.
 
 use super::template::Template;
 use super::template::LOAD_RDX;
@@ -30,7 +31,7 @@ const SET_RCX: [u8; 3] = [0x48, 0xc7, 0xc1];
 const STORE_RCX: [u8; 4] = [0x48, 0x89, 0x8c, 0x24];
 /// `lea disp32(%rsp), %rcx`
 const ADDRESS_IN_RCX: [u8; 4] = [0x48, 0x8d, 0x8c, 0x24];
-/// `movq $imm32, disp32(%rsp)`, made three bytes longer by prefixes that do nothing there.
+/// `movq $imm32, disp32(%rsp)`, three bytes longer by prefixes without an effect.
 const STORE_CONSTANT: [u8; 7] = [0x3e, 0x3e, 0x3e, 0x48, 0xc7, 0x84, 0x24];
 /// `jmp` over 16 bytes, which trap.
 const JUMP_OVER: [u8; 18] = {
@@ -39,7 +40,7 @@ const JUMP_OVER: [u8; 18] = {
     code
 };
 
-/// What is at an offset of the code.
+/// Returns true if the bytes are at an offset of the code.
 fn found<const N: usize>(code: &[u8], at: usize, what: [u8; N]) -> bool {
     code.get(at..).is_some_and(|code| code.starts_with(&what))
 }
@@ -48,7 +49,7 @@ fn bytes<const N: usize>(code: &[u8], at: usize) -> Option<[u8; N]> {
     code.get(at..)?.first_chunk().copied()
 }
 
-/// The length of what is put in place of the instructions at an offset, and what it is.
+/// Replacement of the instructions at an offset, with its length.
 struct Shorter {
     len: usize,
     code: [u8; 18],
@@ -72,7 +73,7 @@ impl Shorter {
     }
 }
 
-/// A constant goes to the stack by way of a register that gets another value at once.
+/// Shortens a store of a constant through a register that is overwritten at once.
 fn constant(code: &[u8], at: usize) -> Option<Shorter> {
     let store = at.checked_add(7)?;
     let next = store.checked_add(8)?;
@@ -85,9 +86,9 @@ fn constant(code: &[u8], at: usize) -> Option<Shorter> {
     Shorter::new(&[&STORE_CONSTANT, &slot, &value])
 }
 
-/// RBP goes to the stack by way of RDX, which gets another value after instructions that do not use it.
+/// Shortens a store of RBP through RDX, which is overwritten after instructions that do not use it.
 fn frame_pointer(code: &[u8], at: usize) -> Option<Shorter> {
-    /// How they begin, and their lengths.
+    /// Their first bytes, and their lengths.
     const UNUSED: [(&[u8], usize); 7] = [
         // `mov disp32(%rsp), %rsi`, `mov disp32(%rsp), %rdi`
         (&[0x48, 0x8b, 0xb4, 0x24], 8),
@@ -118,8 +119,8 @@ fn frame_pointer(code: &[u8], at: usize) -> Option<Shorter> {
     Shorter::new(&[&STORE_RBP, &[slot, 0, 0, 0]])
 }
 
-/// Whether there is a direct call is asked for, and then, after loads of other registers, RAX gets its value. `at` is three
-/// instructions before the way out, which is gone.
+/// Shortens a test for a direct call, after which RAX is overwritten after loads of other
+/// registers. `at` is three instructions before the branch to direct calls, which has been removed.
 fn direct(code: &[u8], at: usize) -> Option<Shorter> {
     let (store, test, end) = (at.checked_add(5)?, at.checked_add(13)?, at.checked_add(18)?);
     let asks = found(code, at, LOAD_RAX) && found(code, store, STORE_RAX);
@@ -145,10 +146,10 @@ fn direct(code: &[u8], at: usize) -> Option<Shorter> {
 }
 
 impl Template {
-    /// Leaves out what copies do not need; how many instructions fewer they execute.
+    /// Removes instructions that copies do not need. Returns the number of instructions saved.
     ///
-    /// Copies are then not what the kernel would make, but do the same: they differ in what is left in memory below the
-    /// stack, and in RCX and RDX for the time before they get their values.
+    /// Copies then differ from the kernel's, but have the same effect, except for the memory left
+    /// below the stack, and RCX and RDX until they get their values.
     pub fn shorten(&mut self) -> usize {
         let mut fewer = 0usize;
         let mut code = [0; MAX_TEMPLATE];
@@ -160,7 +161,7 @@ impl Template {
             return 0;
         };
         let way_out = self.direct_at().and_then(|at| at.checked_sub(16));
-        // Only where an instruction begins.
+        // Only at the start of an instruction.
         for (at, _) in Boundaries::new(code).map_while(Result::ok) {
             let (shorter, less) = if Some(at) == way_out {
                 (direct(code, at), 3)

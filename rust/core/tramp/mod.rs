@@ -3,13 +3,14 @@
 //! Trampolines of ftrace: copies of the kernel's `ftrace_caller` and `ftrace_regs_caller`, each with a function and an
 //! `ftrace_ops` of its own.
 //!
-//! - [`Template`] is such a function, from its first instruction to its last before the return, with the fields that a
-//!   copy changes. They are found by decoding; where the code is not what the labels say, it is refused.
+//! - [`Template`] is such a function, from its first instruction to its last before the return,
+//!   with the fields that a copy changes. They are found by decoding; code that does not match the
+//!   labels is refused.
 //! - [`Template::write`] writes a copy for an address.
-//! - [`stub`] is what a function calls to come to a copy with data of its own.
-//! - [`CallTarget`] and [`JumpTarget`] are where instructions go; an odd address is like any other.
+//! - [`stub`] is called by a function, and enters a copy with data of its own.
+//! - [`CallTarget`] and [`JumpTarget`] are destinations of instructions; odd addresses are allowed.
 //!
-//! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
+//! Contexts: any. Nothing here allocates, locks or panics, for any bytes.
 
 mod elide_saves;
 mod sets;

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which functions have the same ops.
+//! Sets of ops, shared by functions.
 //!
-//! A set is some ops, in the order in which a function calls them. It has a number, by which ftrace's records know it. Who
-//! adds an ops to a function that has one set finds the number of another, and counts the function there. A set that no
-//! function has is found no longer once [`Sets::settle`] says so, and keeps its number until [`Sets::release`]: a CPU may
-//! still be in its code.
+//! A set is a list of ops, in the order in which a function calls them. Its number is in ftrace's
+//! records. A caller that adds an ops to a function with a set looks up the number of another set,
+//! and counts the function there. A set without functions is removed from the lookup by
+//! [`Sets::settle`], and keeps its number until [`Sets::release`], because a CPU may still be in
+//! its code.
 //!
-//! Contexts: any; finding a new set takes time in proportion to those whose members' sums fall together.
+//! Contexts: any; the lookup of a new set takes time in proportion to the sets with the same sum of
+//! members.
 
-/// The most ops of a set.
+/// Maximum number of ops of a set.
 pub const MAX_MEMBERS: usize = 16;
 
-/// The number of functions that have more ops than [`MAX_MEMBERS`].
+/// Number of functions with more ops than [`MAX_MEMBERS`].
 pub const MANY: u16 = 1;
 
-/// One more than the highest number: ftrace's records have room for it, and `FTRACE_SETS` says so.
+/// One more than the highest number: ftrace's records have room for it, and `FTRACE_SETS` is the
+/// same.
 pub const MAX_SETS: usize = 4096;
 
 const CHAINS: usize = 256;
 const MEMOS: usize = 8;
 
-/// The addresses of the ops of a function, in the order in which it calls them.
+/// Addresses of the ops of a function, in the order of their calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Members {
     all: [usize; MAX_MEMBERS],
@@ -29,7 +32,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Those of `all`; [`None`] if they are too many.
+    /// Takes the addresses in `all`; [`None`] if they are too many.
     pub fn new(all: &[usize]) -> Option<Self> {
         let mut members = Self::default();
         for ops in all {
@@ -38,22 +41,22 @@ impl Members {
         Some(members)
     }
 
-    /// They.
+    /// Returns the addresses.
     pub fn as_slice(&self) -> &[usize] {
         self.all.get(..self.len()).unwrap_or_default()
     }
 
-    /// How many.
+    /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Puts one more in front of the one at `at`; [`None`] if there is no room, and then nothing has changed.
+    /// Inserts an address before the one at `at`; [`None`], without a change, if there is no room.
     fn insert(&mut self, at: usize, ops: usize) -> Option<()> {
         let len = self.len().checked_add(1)?;
         let tail = self.all.get_mut(at..len)?;
@@ -63,7 +66,7 @@ impl Members {
         Some(())
     }
 
-    /// Takes one out; [`None`] if it is not there.
+    /// Removes an address; [`None`] if it is missing.
     fn remove(&mut self, ops: usize) -> Option<()> {
         let len = self.len();
         let at = self.as_slice().iter().position(|member| *member == ops)?;
@@ -84,23 +87,24 @@ impl Members {
     }
 }
 
-/// What ftrace knows of the ops of functions.
+/// Knowledge of ftrace about the ops of functions.
 pub trait Ftrace {
-    /// Whether a function calls an ops before another one.
+    /// Returns true if a function calls an ops before another one.
     fn is_before(&self, ops: usize, other: usize) -> bool;
-    /// The ops of the function with its site at `ip`, without `but`; [`None`] if they are too many.
+    /// Returns the ops of the function with its site at `ip`, without `but`; [`None`] if they are
+    /// too many.
     fn ops_of(&self, ip: usize, but: Option<usize>) -> Option<Members>;
 }
 
-/// Where sets are kept.
+/// Storage of sets.
 pub trait Places {
-    /// What a set has, beside its members.
+    /// Data of a set besides its members.
     type Code;
-    /// All places.
+    /// Returns all places.
     fn all(&self) -> &[Place<Self::Code>];
-    /// All places.
+    /// Returns all places.
     fn all_mut(&mut self) -> &mut [Place<Self::Code>];
-    /// Makes more of them; whether it could make as many as it wanted to.
+    /// Adds places; returns false if it added fewer than it tried.
     fn grow(&mut self) -> bool;
 }
 
@@ -108,24 +112,24 @@ pub trait Places {
 enum State {
     #[default]
     Free,
-    /// Can be found.
+    /// The lookup finds it.
     Listed,
-    /// No function has it any more.
+    /// No function has it.
     Unlisted,
-    /// As [`Self::Unlisted`], and somebody waits until nobody is in its code.
+    /// As [`Self::Unlisted`], and a caller waits until no CPU is in its code.
     Leaving,
 }
 
-/// The place of a set.
+/// Place of a set.
 #[derive(Debug)]
 pub struct Place<C> {
     members: Members,
-    /// How many functions have it.
+    /// Number of functions that have it.
     users: u32,
     state: State,
-    /// The next of the chain, or the next free one; 0 at the end.
+    /// Index of the next of the chain, or of the next free one; 0 at the end.
     next: u16,
-    /// Whether [`Sets::prepare`] has seen it.
+    /// True if [`Sets::prepare`] has handled it.
     prepared: bool,
     code: Option<C>,
 }
@@ -144,45 +148,45 @@ impl<C> Default for Place<C> {
 }
 
 impl<C> Place<C> {
-    /// The ops of the set.
+    /// Returns the ops of the set.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// How many functions have it.
+    /// Returns the number of functions that have it.
     pub fn users(&self) -> u32 {
         self.users
     }
 
-    /// What [`Sets::prepare`] has put there.
+    /// Returns the data from [`Sets::prepare`].
     pub fn code(&self) -> Option<&C> {
         self.code.as_ref()
     }
 }
 
-/// What happened to the ops of a function.
+/// Change of the ops of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// This one was added.
+    /// This ops was added.
     Add(usize),
-    /// This one was taken out.
+    /// This ops was removed.
     Remove(usize),
-    /// The function goes, or is to have no number any more.
+    /// The function is being freed, or loses its number.
     Drop,
-    /// Nothing: its number is not known.
+    /// No change: its number is unknown.
     Find,
 }
 
 /// A function, after an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// What happened.
+    /// Event.
     pub event: Event,
-    /// Where its site is.
+    /// Address of its site.
     pub ip: usize,
-    /// How many ops it has now.
+    /// Number of its ops now.
     pub count: usize,
-    /// The number that it had; 0 for none.
+    /// Its former number; 0 for none.
     pub set: u16,
 }
 
@@ -193,24 +197,24 @@ struct Memo {
     to: u16,
 }
 
-/// The sets that functions have.
+/// Sets of functions.
 #[derive(Debug)]
 pub struct Sets<P: Places> {
     places: P,
     chains: [u16; CHAINS],
     free: u16,
-    /// How many places are in use, free, or not for sets: the first two.
+    /// Number of places that are in use, free, or not for sets: the first two.
     known: usize,
-    /// Where functions went last. Filters have many functions, and these come from few sets.
+    /// Latest transitions of functions. Filters have many functions, with few different sets.
     memos: [Option<Memo>; MEMOS],
     turn: usize,
-    /// How many listed sets no function has, and how many are not prepared.
+    /// Number of listed sets without functions, and number of sets that are not prepared.
     unused: usize,
     fresh: usize,
 }
 
 impl<P: Places> Sets<P> {
-    /// None. `places` has none either.
+    /// Makes an empty table; `places` is empty, too.
     pub fn new(places: P) -> Self {
         Self {
             places,
@@ -224,10 +228,11 @@ impl<P: Places> Sets<P> {
         }
     }
 
-    /// The number that a function has after an event; 0 if there is none: it is not known what it calls, or there is no room.
+    /// Returns the number of a function after an event; 0 if there is none: its calls are unknown,
+    /// or there is no room.
     pub fn change(&mut self, change: &Change, ftrace: &impl Ftrace) -> u16 {
         let to = self.target(change, ftrace).unwrap_or(0);
-        // First the new one, so that a set with one function that stays is not taken for unused.
+        // The new one first, so that a set that keeps its only function does not count as unused.
         self.count_in(to);
         self.count_out(change.set);
         to
@@ -242,7 +247,7 @@ impl<P: Places> Sets<P> {
         }
         let memo = self.memos.iter().flatten();
         let known = |memo: &&Memo| memo.set == change.set && memo.event == change.event;
-        // What is known of no set, or of too many ops, is about this function alone.
+        // With no set, or with too many ops, the result is about this function alone.
         if change.set > MANY {
             if let Some(memo) = memo.copied().find(|memo| known(&memo)) {
                 return Some(memo.to);
@@ -287,7 +292,7 @@ impl<P: Places> Sets<P> {
         if let (Event::Add(ops), 1) = (change.event, change.count) {
             return Members::new(&[ops]);
         }
-        // ftrace may not have forgotten yet what is taken out.
+        // ftrace may still have the removed ops.
         let but = match change.event {
             Event::Remove(ops) => Some(ops),
             _ => None,
@@ -303,7 +308,7 @@ impl<P: Places> Sets<P> {
         self.places.all_mut().get_mut(usize::from(set))
     }
 
-    /// The number of functions with too many ops.
+    /// Returns the number of functions with too many ops.
     fn many(&mut self) -> Option<u16> {
         while self.places.all().len() <= usize::from(MANY) {
             self.places.grow().then_some(())?;
@@ -337,7 +342,7 @@ impl<P: Places> Sets<P> {
         if self.free == 0 {
             let len = |places: &P| places.all().len();
             let full = |places: &P, known| len(places) <= known && len(places) < MAX_SETS;
-            // If it makes less than it wanted to, that is better than nothing.
+            // Fewer places than it tried to add are enough.
             while full(&self.places, self.known) && self.places.grow() {}
             let last = len(&self.places).min(MAX_SETS);
             for at in (self.known..last).rev() {
@@ -373,7 +378,7 @@ impl<P: Places> Sets<P> {
         }
     }
 
-    /// Has `make` say what each set that functions have has, once, with its number.
+    /// Calls `make` once for each set that functions have, with its number, and stores the result.
     pub fn prepare(&mut self, mut make: impl FnMut(u16, &Members) -> Option<P::Code>) {
         if self.fresh == 0 {
             return;
@@ -383,7 +388,7 @@ impl<P: Places> Sets<P> {
             if place.state != State::Listed || place.prepared {
                 continue;
             }
-            // Functions go from set to set: this one may be none's in the end.
+            // Functions change from set to set: this one may have no functions in the end.
             if place.users == 0 {
                 self.fresh = self.fresh.saturating_add(1);
                 continue;
@@ -394,8 +399,8 @@ impl<P: Places> Sets<P> {
         }
     }
 
-    /// Sites call what their functions' sets have: sets that none has are found no longer. Whether there are some that
-    /// nobody waits for yet.
+    /// Notes that sites call the code of their functions' sets: removes sets without functions from
+    /// the lookup. Returns true if there are some for which no caller waits yet.
     pub fn settle(&mut self) -> bool {
         if self.unused == 0 {
             return false;
@@ -451,8 +456,8 @@ impl<P: Places> Sets<P> {
         }
     }
 
-    /// Who calls this waits until nobody is in the code of sets that are found no longer now, and calls
-    /// [`Self::release`] then; one at a time. Whether there is something to wait for.
+    /// Begins a wait. The caller waits until no CPU is in the code of sets that are unlisted now,
+    /// and calls [`Self::release`] then; one at a time. Returns true if there is such a set.
     pub fn begin_leaving(&mut self) -> bool {
         let mut some = false;
         for place in self.places.all_mut() {
@@ -464,8 +469,8 @@ impl<P: Places> Sets<P> {
         some
     }
 
-    /// Gives one set back that [`Self::begin_leaving`] has found, with its number and what it has; [`None`] when there is
-    /// no more. Its number is free.
+    /// Frees a set that [`Self::begin_leaving`] has found, and returns its number and its data;
+    /// [`None`] when none is left. The number is free then.
     pub fn release(&mut self) -> Option<(u16, Option<P::Code>)> {
         let mut all = self.places.all_mut().iter_mut();
         let at = all.position(|place| place.state == State::Leaving)?;
@@ -475,15 +480,16 @@ impl<P: Places> Sets<P> {
         Some((set, code))
     }
 
-    /// What each set has that functions have, or had before the sites that are just being changed.
+    /// Returns the data of each set that functions have, or had before the sites that are just
+    /// being changed.
     pub fn codes(&self) -> impl Iterator<Item = &P::Code> {
         let all = self.places.all().iter();
         all.filter(|place| place.state == State::Listed)
             .filter_map(|place| place.code.as_ref())
     }
 
-    /// Calls `f` for what each set has of which an ops is a member, with the ops's place among them; also for those in
-    /// which somebody may still be.
+    /// Calls `f` for the data of each set with an ops as a member, with the index of the ops; also
+    /// for sets in whose code a CPU may still be.
     pub fn of_member(&mut self, ops: usize, mut f: impl FnMut(&mut P::Code, usize)) {
         for place in self.places.all_mut() {
             let Some(code) = place.code.as_mut() else {
@@ -496,7 +502,7 @@ impl<P: Places> Sets<P> {
         }
     }
 
-    /// The sets that functions have, each with its number; [`MANY`] with no members.
+    /// Returns the sets that functions have, each with its number; [`MANY`] with no members.
     pub fn used(&self) -> impl Iterator<Item = (usize, &Place<P::Code>)> {
         let all = self.places.all().iter().enumerate();
         all.filter(|(_, place)| place.users != 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stubs: what a function calls to come to a trampoline with data of its own.
+//! Stubs, by which a function enters a trampoline with data of its own.
 
 use super::target::JumpTarget;
 use super::target::BRANCH_LEN;
@@ -9,11 +9,11 @@ use super::target::BRANCH_LEN;
 const LOAD_R11: [u8; 2] = [0x49, 0xbb];
 const LOAD_LEN: usize = 10;
 
-/// The length of a stub in bytes.
+/// Length of a stub in bytes.
 pub const STUB_LEN: usize = LOAD_LEN + BRANCH_LEN;
 
-/// The stub at `at`, which goes to a trampoline with data in R11 ([`Third::R11`](super::Third::R11)); [`None`] when that is more
-/// than 2 GiB away.
+/// Returns the stub at `at`, which jumps to a trampoline with data in R11
+/// ([`Third::R11`](super::Third::R11)); [`None`] if that is more than 2 GiB away.
 pub fn stub(at: u64, data: u64, to: JumpTarget) -> Option<[u8; STUB_LEN]> {
     let jump = to.jump(at.wrapping_add(LOAD_LEN as u64))?;
     let mut code = [0; STUB_LEN];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's code that trampolines are copied from.
+//! Templates of trampolines: code of the kernel.
 
 use super::target::BRANCH_LEN;
 use crate::insn::Boundaries;
@@ -9,14 +9,14 @@ use crate::insn::Flow;
 use crate::insn::Insn;
 use crate::insn::Target;
 
-/// The most bytes that a template may have. The kernel's have up to 327.
+/// Maximum number of bytes of a template. The kernel's have up to 327.
 pub const MAX_TEMPLATE: usize = 512;
 
-/// How many of its instructions may have an operand, or a target, at a distance from themselves. The kernel's have up to
+/// Maximum number of its instructions with a relative operand or target. The kernel's have up to
 /// four: two of call-depth tracking, the ops, and the call.
 const MAX_MOVED: usize = 8;
 
-/// Addresses within the kernel's code, as its symbols say.
+/// Addresses in the kernel's code, from its symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// `ftrace_caller`, `ftrace_regs_caller`: the first instruction.
@@ -25,13 +25,13 @@ pub struct Labels {
     pub load_ops: u64,
     /// `ftrace_call`, `ftrace_regs_call`: the call of the function.
     pub call: u64,
-    /// `ftrace_regs_caller_jmp`: leaves for direct calls, which a copy does not have.
+    /// `ftrace_regs_caller_jmp`: branches to direct calls, which a copy does not have.
     pub direct: Option<u64>,
-    /// `ftrace_caller_end`, `ftrace_regs_caller_end`: after the last instruction that is copied.
+    /// `ftrace_caller_end`, `ftrace_regs_caller_end`: after the last copied instruction.
     pub end: u64,
 }
 
-/// Why code is not a template, and the offset of the instruction, or of the label, that is to blame.
+/// Reason for which code is not a template, with the offset of the faulty instruction or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The labels are not in order, or there are more than [`MAX_TEMPLATE`] bytes between them, or fewer in the text.
@@ -46,24 +46,24 @@ pub enum Refusal {
     NoCall(u16),
     /// Not a conditional jump of two bytes that leaves the code.
     NoDirect(u16),
-    /// Calls, returns, traps, or goes where a copy would not find it.
+    /// Calls, returns, traps, or jumps to code outside of a copy.
     Leaves(u16),
-    /// More instructions than a kernel's template has depend on where they are.
+    /// More position-dependent instructions than in a kernel's template.
     TooManyMoved(u16),
 }
 
-/// A field of 32 bits that says how far something is from the end of its instruction.
+/// A field of 32 bits with the distance of a target from the end of its instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// Where the field is.
+    /// Offset of the field.
     pub(super) field: u16,
-    /// Where the instruction ends.
+    /// Offset of the end of the instruction.
     pub(super) next: u16,
-    /// The address that it is about.
+    /// Address of the target.
     pub(super) target: u64,
 }
 
-/// Code of the kernel's that trampolines are copied from.
+/// Code of the kernel from which trampolines are copied.
 #[derive(Clone, Debug)]
 pub struct Template {
     bytes: [u8; MAX_TEMPLATE],
@@ -76,7 +76,7 @@ pub struct Template {
     keeps_r11: bool,
 }
 
-/// What an instruction of the template is there for.
+/// Purpose of an instruction of the template.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     LoadOps,
@@ -91,7 +91,7 @@ pub(super) const LOAD_RDX: [u8; 3] = [0x48, 0x8b, 0x15];
 pub(super) const NOP_2: [u8; 2] = [0x66, 0x90];
 
 impl Template {
-    /// The code `text`, which is that from [`Labels::start`] on.
+    /// Makes a template of `text`, the code from [`Labels::start`] on.
     pub fn new(text: &[u8], labels: &Labels) -> Result<Self, Refusal> {
         let offset = |label: u64| {
             let offset = label.wrapping_sub(labels.start);
@@ -127,7 +127,7 @@ impl Template {
         let mut labelled = [Some(load_ops), Some(call), direct];
         let mut walk = Boundaries::new(text);
         let mut at: u16 = 0;
-        // What is before this is jumped over.
+        // Code before this offset is jumped over.
         let mut passed = 0;
         while at < len {
             let Some(Ok((_, insn))) = walk.next() else {
@@ -149,7 +149,8 @@ impl Template {
             template.take(&insn, role, at, labels.start)?;
             if let (Flow::Jump(_), Some(target)) = (insn.flow(), insn.branch_target(u64::from(at)))
             {
-                // What the kernel fills long gaps with: a jump over breakpoints, to which nobody comes.
+                // Filler of long gaps in the kernel: a jump over breakpoints, which are never
+                // executed.
                 passed = u16::try_from(target).unwrap_or(0);
             }
             template.keeps_r11 &= at >= load_ops || keeps_r11(&insn);
@@ -162,14 +163,14 @@ impl Template {
         }
     }
 
-    /// An instruction of it, at the offset `at`.
+    /// Takes an instruction, at the offset `at`.
     fn take(&mut self, insn: &Insn, role: Role, at: u16, start: u64) -> Result<(), Refusal> {
         let address = start.wrapping_add(u64::from(at));
         match role {
             Role::LoadOps if !insn.bytes().starts_with(&LOAD_RDX) => {
                 return Err(Refusal::NoLoad(at))
             }
-            // A copy has its own place for the ops, and its own function.
+            // A copy has its own word for the ops, and its own function.
             Role::LoadOps => return Ok(()),
             Role::Call => {
                 let direct = matches!(insn.flow(), Flow::Call(Target::Relative(_)));
@@ -189,14 +190,15 @@ impl Template {
             _ => return Err(Refusal::Leaves(at)),
         }
         match insn.rip_relative_target(address) {
-            // Of a copy's own bytes it would be those of the kernel's code, which differ.
+            // Truncated operands would be relative to the kernel's code, and so differ in a copy.
             Some(_) if insn.prefixes().address_size => Err(Refusal::Leaves(at)),
             Some(target) => self.moves(insn, at, target),
             None => Ok(()),
         }
     }
 
-    /// Whether the branch goes to a place that is copied, too. That it is an instruction's beginning is the kernel's word.
+    /// Returns true if the branch stays in the copied code. The kernel guarantees that its target
+    /// is the start of an instruction.
     fn stays(&self, insn: &Insn, at: u16) -> bool {
         let target = insn.branch_target(u64::from(at));
         target.is_some_and(|target| target < u64::from(self.len))
@@ -217,7 +219,7 @@ impl Template {
         Ok(())
     }
 
-    /// Takes the way to direct calls out.
+    /// Removes the branch to direct calls.
     fn drop_direct(&mut self, insn: &Insn, at: u16) -> Result<(), Refusal> {
         let leaves = matches!(insn.flow(), Flow::JumpIf(..)) && !self.stays(insn, at);
         let place = self.bytes.iter_mut().skip(usize::from(at));
@@ -230,32 +232,33 @@ impl Template {
         Ok(())
     }
 
-    /// The code, which is for the address of the kernel's own.
+    /// Returns the code, for the address of the kernel's own.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Where in the code the ops is loaded.
+    /// Returns the offset at which the ops is loaded.
     pub fn load_ops(&self) -> usize {
         usize::from(self.load_ops)
     }
 
-    /// Whether R11 has the same value at [`Self::load_ops`] as at the beginning.
+    /// Returns true if R11 has the same value at [`Self::load_ops`] as at the beginning.
     pub(super) fn keeps_r11(&self) -> bool {
         self.keeps_r11
     }
 
-    /// Where in the code the function is called.
+    /// Returns the offset of the call of the function.
     pub fn call(&self) -> usize {
         usize::from(self.call)
     }
 
-    /// Where in the code the way to direct calls was.
+    /// Returns the offset of the former branch to direct calls.
     pub(super) fn direct_at(&self) -> Option<usize> {
         self.direct.map(usize::from)
     }
 
-    /// Puts other code at an offset; whether it could: not where fields are that a copy changes.
+    /// Writes other code at an offset. Returns false, without a change, if a field that a copy
+    /// changes is there.
     pub(super) fn overwrite(&mut self, at: usize, new: &[u8]) -> bool {
         let Some(end) = at.checked_add(new.len()) else {
             return false;
@@ -284,16 +287,16 @@ impl Template {
     }
 }
 
-/// Whether an instruction surely leaves R11 as it is: it does not name it as an operand, or stores it.
+/// Returns true if an instruction surely keeps R11: R11 is not an operand, or is stored.
 fn keeps_r11(insn: &Insn) -> bool {
     const B: u8 = 1;
     const R: u8 = 4;
-    // R11 takes a bit of REX.
+    // R11 needs a bit of REX.
     const LOW: u8 = 3;
     if insn.encoding() != Encoding::Legacy {
         return false;
     }
-    // A kernel that can count the depth of calls has long NOPs here, on CPUs where it need not.
+    // A kernel that can count the depth of calls has long NOPs here, on CPUs without need for it.
     if (insn.map(), insn.opcode()) == (1, 0x1f) {
         return true;
     }

@@ -8,25 +8,25 @@ use super::target::JumpTarget;
 use super::target::BRANCH_LEN;
 use super::template::Template;
 
-/// How a copy ends.
+/// End of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// `ret`
     Return,
-    /// `ret` and `int3`, which ends what a CPU may guess about what follows.
+    /// `ret` and `int3`, which ends speculation after it.
     ReturnTrap,
     /// `jmp` to the kernel's return thunk.
     Thunk(JumpTarget),
 }
 
-/// Why a copy cannot be written.
+/// Reason for which a copy cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
     /// The memory is not [`Template::copy_len`] bytes long.
     Length,
-    /// Something that it uses is more than 2 GiB away.
+    /// An operand or a target is more than 2 GiB away.
     OutOfReach,
-    /// R11 does not stay as it was up to where it is wanted.
+    /// R11 is changed before its use.
     R11,
 }
 
@@ -35,18 +35,19 @@ pub enum WriteError {
 pub enum Third {
     /// The address of the `ftrace_ops`.
     Ops(u64),
-    /// What is in R11 where the trampoline begins: whoever jumps there puts data there ([`stub`](super::stub)).
+    /// The value of R11 at the start of the trampoline, where the jumping code puts data
+    /// ([`stub`](super::stub)).
     R11,
 }
 
-/// What makes a copy a trampoline.
+/// Parameters of a trampoline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trampoline {
-    /// The function that it calls.
+    /// Function that it calls.
     pub function: CallTarget,
-    /// The third argument of the function.
+    /// Third argument of the function.
     pub third: Third,
-    /// How it returns.
+    /// End of the copy.
     pub ending: Ending,
 }
 
@@ -69,7 +70,8 @@ impl Ending {
 }
 
 impl Template {
-    /// The length of a copy, in bytes: the code, how it returns, and the address of its ops, which it loads from there.
+    /// Returns the length of a copy, in bytes: the code, its end, and the address of its ops, which
+    /// it loads from there.
     pub fn copy_len(&self, ending: Ending) -> usize {
         self.bytes()
             .len()
@@ -77,7 +79,8 @@ impl Template {
             .saturating_add(OPS_LEN)
     }
 
-    /// Writes a copy that is going to run at `at`. After an error the memory is of no use.
+    /// Writes a copy that is going to run at `at`. After an error the contents of the memory are
+    /// undefined.
     pub fn write(&self, to: &mut [u8], at: u64, trampoline: &Trampoline) -> Result<(), WriteError> {
         if to.len() != self.copy_len(trampoline.ending) {
             return Err(WriteError::Length);

@@ -286,10 +286,10 @@ fn a_label_in_assembly_ends_a_symbol() {
     let mut asm = image(&code);
     asm.symbols = vec![0, 8];
     assert_eq!(at(&asm, 0), Err(BRANCH));
-    // Over the jump: the label is inside.
+    // The label is inside of the jump.
     asm.symbols = vec![0, 2];
     assert_eq!(at(&asm, 0), Err(Reason::NoRoom));
-    // A label before, from which it falls into what is probed.
+    // A label before the probed code, into which its code falls.
     code.splice(0..0, [0x75, 0x02]);
     let mut asm = image(&code);
     asm.symbols = vec![0, 2];
@@ -308,7 +308,7 @@ fn a_label_in_assembly_ends_a_symbol() {
     asm.code[5] = 0x90;
     asm.code[9] = 0x90;
     assert_eq!(at(&asm, 0), Err(BRANCH));
-    // A function that a compiler has made is not fallen into.
+    // Code does not fall into a compiled function.
     asm.compiled = vec![AT + 6];
     assert!(at(&asm, 0).is_ok());
 }
@@ -323,7 +323,7 @@ fn what_else_is_there() {
         image.entry = Some((AT + offset, Entry::Fixup));
         assert_eq!(at(&image, 0).is_err(), refused && offset != 0);
     }
-    // Nothing that traps, or is not to be probed.
+    // Neither traps nor code that must not be probed.
     assert!(matches!(
         at(&image(&[0x90, 0xcc, 0x90, 0x90, 0x90, 0x90]), 0),
         Err(Reason::Unprobeable(_))
@@ -347,14 +347,14 @@ fn what_follows_a_return_is_not_displaced() {
 
 #[test]
 fn what_follows_the_end_of_the_flow_is_padding() {
-    // lea 1(%rdi),%eax; ret; then another function, which a pointer leads to.
+    // lea 1(%rdi),%eax; ret; then another function, whose address is in a pointer.
     let before = [0x8d, 0x47, 1];
     let after = |code: &[u8]| at(&image(&[&before[..], code].concat()), 3).map(|d| d.len());
     assert_eq!(
         after(&[0xc3, 0x8d, 0x47, 40, 0x83, 0xc0, 2, 0xc3]),
         Err(Reason::NotPadding)
     );
-    // jmp over what is there: the same.
+    // jmp over the code there: the same.
     assert_eq!(
         after(&[0xeb, 3, 0x8d, 0x47, 40, 0xc3]),
         Err(Reason::NotPadding)
@@ -364,11 +364,11 @@ fn what_follows_the_end_of_the_flow_is_padding() {
         after(&[0xc3, 0x90, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3]),
         Err(Reason::NotPadding)
     );
-    // Padding, also of an instruction that reaches further: NOPs, int3.
+    // Padding, also by an instruction that reaches further: NOPs, int3.
     assert_eq!(after(&[0xc3, 0x90, 0x66, 0x90, 0x90, 0xc3]), Ok(5));
     assert_eq!(after(&[0xc3, 0x0f, 0x1f, 0x44, 0, 0, 0xc3]), Ok(5));
     assert_eq!(after(&[0xc3, 0xcc, 0xcc, 0xcc, 0xcc]), Ok(5));
-    // The first of them is after the 5 bytes.
+    // The first instruction after the flow's end is after the 5 bytes.
     assert_eq!(after(&[0xe9, 0, 0, 0, 0, 0x8d, 0x47, 40, 0xc3]), Ok(5));
 }
 
@@ -444,7 +444,7 @@ proptest! {
     }
 }
 
-/// Where a detour has the registers.
+/// Offsets of the registers in a detour buffer's frame.
 const FRAME: Frame = Frame {
     registers: [
         80, 88, 96, 40, 152, 32, 104, 112, 72, 64, 56, 48, 24, 16, 8, 0,
@@ -454,7 +454,7 @@ const FRAME: Frame = Frame {
     smap: false,
 };
 
-/// The code for the first instruction of those at `AT`.
+/// Returns the code for the first instruction at `AT`.
 fn within(code: &[u8]) -> Result<Vec<u8>, Reason> {
     within_frame(code, &FRAME)
 }
@@ -480,7 +480,7 @@ fn stack_moves(code: &[u8]) -> i8 {
 fn registers_are_pushed_and_popped() {
     let sp = FRAME.registers[4];
     let stack = FRAME.stack as u8;
-    // push %rcx: below what the stack pointer was.
+    // push %rcx: below the saved stack pointer.
     let code = [
         &[0x48, 0x8b, 0x4c, 0x24, 88, 0x48, 0x89, 0x8c, 0x24][..],
         &[stack - 8, 0, 0, 0],
@@ -509,17 +509,17 @@ fn registers_are_pushed_and_popped() {
 
 #[test]
 fn only_what_an_instruction_uses_is_moved() {
-    // mov %rcx,%rax: rcx comes from the frame, rax goes there.
+    // mov %rcx,%rax: loads rcx from the frame, and saves rax there.
     let code = [
         0x48, 0x8b, 0x4c, 0x24, 88, 0x48, 0x89, 0xc8, 0x48, 0x89, 0x44, 0x24, 80,
     ];
     assert_eq!(within(&[0x48, 0x89, 0xc8]).as_deref(), Ok(&code[..]));
-    // mov %cx,%ax leaves the rest of rax as it is, which comes from there as well.
+    // mov %cx,%ax keeps the rest of rax, which is loaded from the frame as well.
     let code = within(&[0x66, 0x89, 0xc8]).unwrap();
     assert_eq!(code[..5], [0x48, 0x8b, 0x44, 0x24, 80]);
     // nop
     assert_eq!(within(&[0x66, 0x90]).as_deref(), Ok(&[0x66, 0x90][..]));
-    // mov 8(%rsp),%rax: of the stack above the frame.
+    // mov 8(%rsp),%rax: reads the stack above the frame.
     let code = [
         0x48, 0x8b, 0x84, 0x24, 224, 0, 0, 0, 0x48, 0x89, 0x44, 0x24, 80,
     ];
@@ -653,7 +653,7 @@ fn user_memory_is_accessed_as_the_probed_code_may() {
     let code = within(&[0x11, 0xc1]);
     assert_eq!(mask(&code), !(IF | 1 << 18));
     assert!(!code.windows(3).any(|part| part == CLAC), "{code:02x?}");
-    // lea (%rax),%rcx; mov %eax,%ecx: nothing is to be done.
+    // lea (%rax),%rcx; mov %eax,%ecx: no changes.
     for code in [&[0x48, 0x8d, 0x08][..], &[0x89, 0xc1]] {
         assert_eq!(within_frame(code, &smap), within_frame(code, &FRAME));
     }
@@ -674,7 +674,7 @@ fn monitors_and_the_direction() {
         at(&with(&[0xf2, 0x0f, 0xae, 0xf1]), 7),
         Err(Reason::Immovable)
     );
-    // sfence is none of them.
+    // sfence is not a monitor.
     assert!(at(&with(&[0x0f, 0xae, 0xf8, 0x90, 0x90]), 7).is_ok());
     // std, anywhere
     assert_eq!(

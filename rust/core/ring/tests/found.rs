@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bugs that a review of the buffer found, each as it happens.
+//! Regression tests for the bugs that a review of the buffer found.
 
 use super::*;
 
 const FULL: Refused = Refused::Full { wake: true };
-/// How often something is repeated; Miri is slow.
+/// Number of repetitions; Miri is slow.
 const ROUNDS: u64 = if cfg!(miri) { 5 } else { 1000 };
 
 #[test]
@@ -15,7 +15,7 @@ fn words_that_never_rest_do_not_hold_the_writer() {
     for _ in 0..100 {
         assert!(write(&ring, &words, 24).is_ok());
     }
-    // No writer passes unnoticed what the reader has asked for meanwhile.
+    // No writer passes the reader's later requests unnoticed.
     assert_eq!(
         words.limit.get(),
         Word::limit_at(words.reserve().position())
@@ -54,7 +54,7 @@ fn what_a_reader_skips_while_it_is_overwritten_is_counted() {
 fn a_full_first_subbuffer_has_no_padding() {
     let (ring, words) = (Ring::new(64, 2, false).unwrap(), Cells::default());
     assert!(write(&ring, &words, 64).is_ok());
-    // No padding has been reported so far.
+    // No padding has been recorded so far.
     let (start, run) = ring.next_run(Sample::new(&words), 0, |_| 0);
     assert_eq!(
         (start, run),
@@ -87,8 +87,8 @@ fn what_is_complete_is_known_while_a_record_is_in_flight() {
 fn who_interrupts_the_update_of_the_limit_wakes_for_all() {
     let (ring, words) = (Ring::new(64, 4, false).unwrap(), Cells::default());
     write(&ring, &words, 16).unwrap();
-    // A reader takes all of it and waits for 8 more bytes, while the writer of the next record
-    // updates its limit with what the reader asked for before; an NMI writes within that.
+    // A reader reads everything and waits for 8 more bytes, while the writer of the next record
+    // updates its limit for the reader's earlier request; an NMI writes during that.
     *words.at_fence.borrow_mut() = Some(Box::new(|words: &Cells| {
         words.consumed.set(32);
         words.watermark.set(8);
@@ -124,7 +124,8 @@ fn the_count_of_open_records_never_becomes_position() {
     assert_eq!(words.reserve(), Word::new(25 * 16, 1));
 }
 
-/// A record that is opened just before each end of a sub-buffer, and others within it that enter the next.
+/// A record that is opened just before each end of a sub-buffer, and others during it that enter
+/// the next.
 #[test]
 fn records_that_enter_subbufs_within_others_are_not_lost() {
     for (subbuf_size, n_subbufs) in [(4096, 8), (16384, 2)] {
@@ -148,7 +149,7 @@ fn records_that_enter_subbufs_within_others_are_not_lost() {
     }
 }
 
-/// With records that leave a part of each sub-buffer unused, also of the outermost one.
+/// With records that leave a part of each sub-buffer unused, also for the outermost one.
 #[test]
 fn padding_in_front_of_a_record_is_complete() {
     for overwrite in [false, true] {
@@ -175,7 +176,7 @@ fn padding_in_front_of_a_record_is_complete() {
     }
 }
 
-/// A reader that does not read on.
+/// A reader that stops reading.
 #[test]
 fn who_is_refused_again_and_again_wakes_once() {
     let (ring, words) = (Ring::new(64, 2, false).unwrap(), Cells::default());
@@ -186,10 +187,10 @@ fn who_is_refused_again_and_again_wakes_once() {
         (0..n).filter(refused).count()
     };
     assert_eq!(wakes(100, 32), 1);
-    // Nor after a record that fits: it has been woken.
+    // Nor after a record that fits: the reader has been woken.
     write(&ring, &words, 8).unwrap();
     assert_eq!(wakes(100, 32), 0);
-    // Once it has read what was there, it may have gone to sleep.
+    // Once it has read everything, it may be asleep again.
     words.consumed.set(48);
     write(&ring, &words, 8).unwrap();
     assert_eq!(wakes(100, 64), 0);
@@ -221,14 +222,14 @@ fn who_does_not_read_is_woken_once() {
                 }
                 (0..opened).for_each(|_| ring.commit(&words));
             }
-            // One for the first record that is there, one for those that are lost.
+            // One for the first record, one for the lost ones.
             let most = if overwrite { 1 } else { 2 };
             assert!(wakes <= most && wakes > 0, "{wakes} wake-ups");
         }
     }
 }
 
-/// The CPU is not stopped for a reader that reads everything and waits for the same again.
+/// The CPU is not stopped for a reader that reads everything and requests the same amount again.
 #[test]
 fn the_limit_is_there_before_the_reader_asks() {
     for (watermark, bytes) in [

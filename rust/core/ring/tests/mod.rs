@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The buffer in memory, written and read by one thread.
+//! Tests of the buffer in memory, written and read by one thread.
 
 use super::*;
 use cells::Cells;
 
 mod cells;
-// Thousands of runs, which Miri takes minutes for.
+// Thousands of runs, for which Miri needs minutes.
 #[cfg(not(miri))]
 mod explore;
 mod found;

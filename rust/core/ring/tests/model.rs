@@ -8,27 +8,27 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// Fewer for Miri, which takes a second for each.
+/// Fewer for Miri, which needs a second for each.
 const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
 
-/// What happens next.
+/// Next action.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A record of that many words is reserved and stays open.
+    /// A record of this many words is reserved and stays open.
     Open(u64),
     /// The innermost open record is committed.
     Commit,
     /// A record is written whole.
     Write(u64),
-    /// The reader takes that many bytes, as `read()` does.
+    /// The reader takes this many bytes, as `read()` does.
     Read(u64),
-    /// The reader asks to be woken after that many bytes.
+    /// The reader requests a wake-up after this many bytes.
     Watermark(u64),
-    /// User space stores any position; a reader then continues from where it really can.
+    /// User space stores any position; a reader then continues from its true position.
     Consumed(u64),
 }
 
-/// A buffer in memory with its model: the positions of the words that no reader has taken.
+/// A buffer in memory with its model: the positions of the unread words.
 struct Sim {
     ring: Ring,
     words: Cells,
@@ -70,7 +70,7 @@ impl Sim {
             }
         };
         let end = grant.start + words * 8;
-        // Positions only grow, records do not cross sub-buffers, and open records stay.
+        // Positions only increase, records do not cross sub-buffers, and open records stay.
         assert!(grant.start >= before.position());
         assert_eq!(
             grant.start / self.ring.subbuf_size(),
@@ -105,8 +105,8 @@ impl Sim {
         Ok(grant)
     }
 
-    /// No record is refused while there is room: while neither a record that is being written nor,
-    /// in no-overwrite mode, one that has not been read would be replaced.
+    /// Checks that a record was refused for lack of room only: each free sub-buffer has a record
+    /// that is being written or, in no-overwrite mode, an unread one.
     fn check_refusal(&self, why: Refused) {
         let word = self.words.reserve();
         match why {
@@ -134,7 +134,7 @@ impl Sim {
     fn read(&mut self, mut left: u64) {
         loop {
             let sample = Sample::new(&self.words);
-            // Everything that is complete before the first record that is not.
+            // Everything that is complete before the first incomplete record.
             assert!(sample.committed <= self.open.first().copied().unwrap_or(u64::MAX));
             let padded = |index: usize| self.words.padded(index);
             let (position, run) = self.ring.next_run(sample, self.words.consumed(), padded);
@@ -143,7 +143,7 @@ impl Sim {
                 return;
             };
             if run.start % 8 != 0 {
-                // A position of user space, from which bytes are read, but no whole words.
+                // A position of user space from which bytes are read, but no whole words.
                 self.consume(run.start.next_multiple_of(8));
                 continue;
             }
@@ -164,8 +164,8 @@ impl Sim {
         self.words.consumed.set(position);
     }
 
-    /// Checks that the word is the next one; only a reader that was overtaken, or that user space
-    /// has moved, may have missed words, or take some again.
+    /// Checks that the word is the next one. Only a reader that was overtaken, or that user space
+    /// has moved, may have missed words, or read some again.
     fn expect(&mut self, position: u64) {
         self.skip_to(position);
         if self.queue.front() == Some(&position) {
@@ -242,7 +242,7 @@ proptest! {
         while !sim.open.is_empty() {
             sim.commit();
         }
-        // What is left comes out whole.
+        // The rest is read completely.
         sim.read(!7);
         sim.skip_to(u64::MAX);
         prop_assert_eq!(sim.words.consumed.get(), sim.words.reserve().position());

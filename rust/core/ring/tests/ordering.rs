@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory ordering between one writer and one reader, tested with loom.
+//! Memory ordering between one writer and one reader, tested with loom.
 //!
-//! Stores release and loads acquire, as on x86: what [`Words`] asks for. The exchange is local, so
-//! it orders no more than a store does. Interruptions of the writer are left to `explore`.
+//! Stores release and loads acquire, as on x86 and as [`Words`] requires. The exchange is local, so
+//! it orders no more than a store does. `explore` covers interruptions of the writer.
 
 use super::*;
 use loom::sync::atomic::fence;
@@ -26,7 +26,7 @@ struct Shared {
     watermark: AtomicU64,
     queued: AtomicU64,
     woken: AtomicU64,
-    /// The first and the last word of each sub-buffer; a record fills one.
+    /// First and last word of each sub-buffer; a record fills one.
     data: [AtomicU64; 4],
 }
 
@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Both words of the sub-buffer at a position.
+    /// Returns both words of the sub-buffer at a position.
     fn words(&self, ring: &Ring, position: u64) -> &[AtomicU64] {
         let at = 2 * ring.index(position);
         &self.data[at..at + 2]
@@ -121,7 +121,7 @@ impl Words for Shared {
 
 impl LocalWords for Shared {
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
-        // Nothing interrupts the writer here.
+        // The writer is not interrupted here.
         assert_eq!(self.reserve.load(Relaxed), old.0);
         self.reserve.store(new.0, Release);
         Ok(())
@@ -152,7 +152,7 @@ impl LocalWords for Shared {
     }
 }
 
-/// Runs a writer of `records` records, and `reader` meanwhile.
+/// Runs a writer of `records` records, with `reader` in parallel.
 fn model(
     overwrite: bool,
     records: usize,
@@ -160,8 +160,8 @@ fn model(
     after: impl Fn(&Ring, &Shared, usize) + Sync + Send + 'static,
 ) {
     let mut builder = ::loom::model::Builder::new();
-    // The reorderings that the memory model allows are not limited by this. LOOM_MAX_PREEMPTIONS=2
-    // takes minutes.
+    // This does not limit the reorderings of the memory model. LOOM_MAX_PREEMPTIONS=2 takes
+    // minutes.
     builder.preemption_bound = builder.preemption_bound.or(Some(1));
     builder.check(move || {
         let ring = Ring::new(64, 2, overwrite).unwrap();
@@ -215,7 +215,7 @@ fn what_is_kept_is_not_damaged() {
     });
 }
 
-/// The reader goes to sleep as `<uapi/linux/ferrotrace_relay.h>` and the engine describe.
+/// Lets the reader sleep as `<uapi/linux/ferrotrace_relay.h>` and the engine describe.
 fn sleep(ring: &Ring, shared: &Shared, watermark: u64) {
     shared.watermark.store(watermark, Release);
     shared.queued.store(1, Release);
@@ -227,7 +227,7 @@ fn sleep(ring: &Ring, shared: &Shared, watermark: u64) {
     }
 }
 
-/// The reader does not sleep when everything has come to rest and there are enough bytes.
+/// Checks that the reader does not sleep when all activity has ended and there are enough bytes.
 fn slept(ring: &Ring, shared: &Shared) {
     let due = ring.is_due(shared);
     assert!(!due || shared.woken.load(Relaxed) != 0, "sleeps on");
@@ -248,7 +248,7 @@ fn who_has_read_all_and_waits_is_woken() {
     model(false, 3, reader, |ring, shared, _| slept(ring, shared));
 }
 
-/// Only the refusal wakes this reader: it wants more than fits after what it has not read.
+/// Only the refusal wakes this reader: it requests more than fits after its unread data.
 #[test]
 fn who_waits_for_more_than_fits_is_woken() {
     let reader = |ring: &Ring, shared: &Shared| {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints whose address a program says.
+//! Watchpoints whose address a program sets.
 
 use super::*;
 
 const EXIT: Insn = Insn::new(Op::Exit);
 
-/// What was armed last, and how the run has ended.
+/// Returns the last armed address, and the end of the run.
 fn armed(code: &[Insn]) -> (Option<Option<u64>>, Option<(Exception, u64)>) {
     let ran = run_code(&[code, &[EXIT]].concat());
     (ran.model.armed.get(), ran.fault())
@@ -28,9 +28,9 @@ fn arms_and_disarms() {
             now(None),
         ),
         (&[Insn::push(7), Insn::from_stack(Op::Disarm)], now(None)),
-        // Nothing is at 0.
+        // A null pointer disarms.
         (&[Insn::push(0), Insn::with(Op::Arm, 7)], now(None)),
-        // There is no other.
+        // No other watchpoint exists.
         (
             &[push, Insn::with(Op::Arm, 8)],
             (None, Some((Exception::Operand, 8))),
@@ -70,7 +70,7 @@ fn with<'a>(point: Point, code: &'a [Insn]) -> PointSource<'a> {
     }
 }
 
-/// Which point of a set is refused, which instruction of it, and why.
+/// Returns the refused point of a set, the instruction, and the reason.
 fn refused(points: &[PointSource<'_>]) -> Option<(Option<u32>, Option<u32>, Reason)> {
     let bytes = set_of(Header::new(ModuleKind::Kernel), points, 0);
     let set = SetRef::decode(&bytes, &mut [0; CODE_MAX]);
@@ -99,7 +99,7 @@ fn what_is_armed_has_to_be_there() {
             &[with(plain, &disarms)],
             Some((Some(0), Some(0), Reason::NoLater(3))),
         ),
-        // An address that does not come later.
+        // An address that is not set later.
         (
             &[
                 with(plain, &arms),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Each command that has to do with the stack, variables, registers and memory.
+//! Tests of each command on the stack, variables, registers and memory.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn stack() {
             &[2, 1],
         ),
         (
-            // A frame's words are at distances from its base, its caller's below.
+            // The words of a frame are at distances from its base, those of its caller below.
             &[1, 2],
             &[
                 plain(Op::Save),
@@ -155,7 +155,7 @@ fn jumps() {
                 Insn::push(top),
                 Insn::with(op, 3),
                 plain(Op::Abort),
-                // The top is still there.
+                // The top is kept.
                 Insn::with(Op::Log, 1),
                 plain(Op::Exit),
             ]);
@@ -227,7 +227,7 @@ fn variables() {
         v(Op::PushGv, 1),
         v(Op::MoveGv, 1),
         v(Op::MoveLv, 0),
-        // The index from the stack: variable 2, then 3.
+        // Index from the stack: variable 2, then 3.
         Insn::push(2),
         Insn::from_stack(Op::IncLv),
         Insn::push(3),
@@ -249,7 +249,7 @@ fn variables() {
     }
 }
 
-/// What only counts is counted the same without a machine.
+/// A program that only counts has the same effect without a machine.
 #[test]
 fn counting() {
     let counting = [
@@ -424,7 +424,8 @@ fn heap() {
 
 #[test]
 fn heap_is_used_again() {
-    // Takes two halves, frees the first, and takes it again in two pieces; a third does not fit.
+    // Allocates two halves, frees the first, and allocates it again in two pieces; a third does not
+    // fit.
     let malloc = |len| [Insn::push(len), plain(Op::Malloc)];
     let code = [
         &malloc(512)[..],

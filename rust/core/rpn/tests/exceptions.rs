@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exceptions, their handlers, and what bounds a run.
+//! Exceptions, their handlers, and the bounds of a run.
 
 use super::*;
 
@@ -83,7 +83,7 @@ fn what_is_repeated_is_bounded() {
     );
 }
 
-/// A run that goes round for as long as it may: how often.
+/// Runs a loop for as long as allowed, and returns the number of rounds.
 fn rounds(round: &[Insn]) -> (Ran, u64) {
     let code = [
         &[Insn::with(Op::IncLv, 0)],
@@ -101,7 +101,7 @@ fn rounds(round: &[Insn]) -> (Ran, u64) {
     (ran, rounds)
 }
 
-/// `pop lp` looks at all entries, and empty ones have 3 bytes.
+/// `pop lp` checks all entries, and empty ones have 3 bytes.
 #[test]
 fn looking_at_the_log_is_bounded() {
     let empty = [Insn::push(0), Insn::push(0), plain(Op::LogMrf)];
@@ -115,13 +115,13 @@ fn looking_at_the_log_is_bounded() {
     );
 }
 
-/// Also in a handler, where no command comes after the one that has failed.
+/// The same in a handler, without a command after the failed one.
 #[test]
 fn looking_at_what_is_not_there_is_bounded() {
     for op in [Op::LogStr, Op::LogMrf] {
         let code = [
             Insn::with(Op::Sx, 0),
-            // What was not there has left its address.
+            // The missing memory has left its address.
             Insn::push(0),
             plain(Op::PopLp),
             Insn::push(4000),
@@ -154,10 +154,10 @@ fn looking_at_what_is_not_there_is_bounded() {
     assert!(work <= u64::from(STEPS_MAX), "{work}");
 }
 
-/// What takes longer than an instruction is more than a step.
+/// Commands that take longer than an instruction cost more than a step.
 #[test]
 fn what_takes_long_is_bounded() {
-    // 32 calls that are running, and a loop that tells of them.
+    // 32 running calls, and a loop that traces them.
     let mut code = (1..33).map(|n| Insn::with(Op::Call, n)).collect::<Vec<_>>();
     code.extend([plain(Op::LogSt), plain(Op::PurgeSt)].repeat(500));
     code.extend([Insn::with(Op::IncLv, 0), Insn::with(Op::Jmp, 32)]);
@@ -202,7 +202,7 @@ fn calls_are_bounded() {
 
 #[test]
 fn subroutines_that_repeat_are_bounded() {
-    // Returning goes back without a jump, so the steps have to end it.
+    // A return is not a jump, so the steps have to end it.
     let ran = run_code(&[
         Insn::with(Op::Call, 3),
         Insn::with(Op::Call, 3),
@@ -219,13 +219,13 @@ fn handlers() {
         Insn::push(1),
         Insn::with(Op::Call, 4),
         plain(Op::Abort),
-        // The subroutine.
+        // Subroutine.
         Insn::push(0x40),
         Insn::width(Op::PushMem, 1),
-        // The handler: the stack is as it was when it was set.
+        // Handler: the stack is as at the time when it was set.
         plain(Op::PushX),
         Insn::with(Op::Log, 3),
-        // It is set no more.
+        // The handler is no longer set.
         Insn::with(Op::Rx, 9),
     ]);
     assert_eq!(ran.words(), [1, 0x40, 5]);

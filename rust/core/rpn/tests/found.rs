@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the interpreter of version 5, in C, did wrong.
+//! Regression tests for errors of version 5's interpreter, in C.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn plain(op: Op) -> Insn {
     Insn::new(op)
 }
 
-/// It took the number of variables for an index, and read and wrote the word after the last.
+/// It took the number of variables for an index, and accessed the word after the last.
 #[test]
 fn the_variable_after_the_last() {
     let model = Model::new();
@@ -24,7 +24,7 @@ fn the_variable_after_the_last() {
     }
 }
 
-/// It took indexes of the stack from the stack, whatever they were.
+/// It took any indexes of the stack from the stack.
 #[test]
 fn indexes_of_the_stack_that_were_written_over() {
     let ran = run_code(&[
@@ -45,7 +45,7 @@ fn indexes_of_the_stack_that_were_written_over() {
     assert_eq!(ran.model.locals.borrow()[0], 4);
 }
 
-/// The CPU cannot divide so, and traps.
+/// The CPU cannot divide these, and traps.
 #[test]
 fn the_least_number_divided_by_minus_one() {
     let least = 1 << 63;
@@ -53,14 +53,14 @@ fn the_least_number_divided_by_minus_one() {
     assert_eq!(found, Ok(vec![least, 0]));
 }
 
-/// The compiler chose which operand was popped first.
+/// The compiler chose the operand that was popped first.
 #[test]
 fn the_order_of_operands() {
     assert_eq!(leaves(&[10, 3], &[plain(Op::Sub)]), Ok(vec![7]));
     assert_eq!(leaves(&[10, 3], &[plain(Op::Div)]), Ok(vec![3, 1]));
 }
 
-/// What was on the stack, in the log or the heap before is not logged.
+/// Earlier bytes of the stack, the log or the heap are not logged.
 #[test]
 fn nothing_of_others_is_logged() {
     let strict = Limits {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A program whose commands were fused does what it does with all of them.
+//! Tests that a program with fused commands has the same effect.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn fused(code: &[Insn]) -> Vec<Insn> {
     fused
 }
 
-/// Runs both, and compares all that they leave. Returns how many pairs there were.
+/// Runs both, and compares all results. Returns the number of pairs.
 fn compare(code: &[Insn], limits: &Limits) -> usize {
     let fused = fused(code);
     let model = || Model::with_bytes(0, &[7; 256]);
@@ -37,7 +37,7 @@ fn compare(code: &[Insn], limits: &Limits) -> usize {
         .count()
 }
 
-/// Any command, with many pairs among them.
+/// Generates any commands, with many pairs among them.
 fn code() -> impl Strategy<Value = Vec<Insn>> {
     let operations = [
         Op::Add,
@@ -68,7 +68,7 @@ fn pairs_are_one() {
         assert_eq!(compare(&code, &LIMITS), 1, "{op:?}");
         assert_eq!(fused(&code)[1].op, op.after_push().unwrap());
     }
-    // Not with others, nor of another kind, nor at the end.
+    // Not with other commands, nor of another kind, nor at the end.
     assert_eq!(compare(&[push, push, Insn::new(Op::Div), exit], &LIMITS), 0);
     let register = Insn::register(Op::PushR, Register::Di);
     assert_eq!(
@@ -79,7 +79,7 @@ fn pairs_are_one() {
     assert_eq!(fused(&[]), []);
 }
 
-/// The second of a pair is there for who jumps to it.
+/// The second of a pair stays for jumps to it.
 #[test]
 fn the_second_is_still_there() {
     let code = [
@@ -95,7 +95,7 @@ fn the_second_is_still_there() {
     assert_eq!(run_code(&fused(&code)).words(), [1_u64.wrapping_sub(2)]);
 }
 
-/// Where the stack wraps, it is the push that wraps.
+/// If the stack wraps, the push is the faulting instruction.
 #[test]
 fn the_stack_wraps_at_the_push() {
     let wraps = Limits {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The log, and records.
+//! Tests of the log, and of records.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn memory_and_strings() {
     let part = logged(Op::LogStr, 4, 0x1000, &LIMITS);
     assert_eq!(part.entries(), [Entry::CutText(b"a na")]);
     assert!(!part.outcome.overflowed);
-    // Its end is the last byte that was asked for.
+    // Its end is the last requested byte.
     let whole = logged(Op::LogStr, 7, 0x1000, &LIMITS);
     assert_eq!(whole.entries(), [Entry::Text(b"a name")]);
     let long = logged(Op::LogStr, u64::MAX, 0x1000, &LIMITS);
@@ -93,7 +93,7 @@ fn a_log_that_is_full() {
     assert_eq!(ran.fault(), Some((Exception::Log, 15)));
     // The exception has room of its own.
     assert_eq!(ran.entries().len(), 1);
-    // As much of a string as fits, which says that it is cut.
+    // As much of a string as fits, marked as cut.
     let smallest = Limits { log: 6, ..LIMITS };
     let ran = logged(Op::LogStr, 100, 0x1000, &smallest);
     assert_eq!(ran.entries(), [Entry::CutText(b"a n")]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs that run in a world of memory, registers and variables.
+//! Tests of programs in a world of memory, registers and variables.
 
 use super::*;
 
@@ -18,7 +18,7 @@ mod tally;
 
 use model::Model;
 
-/// Limits that nothing here reaches, unless it is meant to.
+/// Limits that are reached here only on purpose.
 const LIMITS: Limits = Limits {
     jumps: 1000,
     log: 1024,
@@ -30,7 +30,7 @@ const LIMITS: Limits = Limits {
     minor: 8,
 };
 
-/// A run that is over.
+/// A finished run.
 struct Ran {
     outcome: Outcome,
     model: Model,
@@ -42,7 +42,7 @@ impl Ran {
         self.outcome.end
     }
 
-    /// The exception that it ended with.
+    /// Returns the exception that ended it.
     fn fault(&self) -> Option<(Exception, u64)> {
         match self.end() {
             End::Fault(fault) => Some((fault.exception, fault.argument)),
@@ -56,7 +56,7 @@ impl Ran {
         entries.map(|entry| entry.unwrap()).collect()
     }
 
-    /// Words that were logged as such.
+    /// Returns the logged words.
     fn words(&self) -> Vec<u64> {
         let entries = self.entries();
         let words = entries.into_iter().filter_map(|entry| match entry {
@@ -69,7 +69,7 @@ impl Ran {
 
 fn run_in(model: Model, limits: &Limits, code: &[Insn]) -> Ran {
     let mut memory = Box::new(Memory::new());
-    // What others have left.
+    // Rest of earlier runs.
     memory.stack.fill(0xdead);
     memory.log_mut().fill(0xee);
     memory.trace.fill(0xee);
@@ -90,7 +90,7 @@ fn run_code(code: &[Insn]) -> Ran {
     run_in(Model::new(), &LIMITS, code)
 }
 
-/// Pushes words, the last on top, runs commands, and tells all words that are on the stack then, the top first.
+/// Pushes words, the last on top, runs commands, and returns all words of the stack, the top first.
 fn leaves(words: &[u64], commands: &[Insn]) -> Result<Vec<u64>, (Exception, u64)> {
     let mut code = words
         .iter()
@@ -105,7 +105,7 @@ fn leaves(words: &[u64], commands: &[Insn]) -> Result<Vec<u64>, (Exception, u64)
     Ok((0..top).map(|n| ran.memory.stack[top - n]).collect())
 }
 
-/// The index of the top after commands that do not jump.
+/// Returns the index of the top after commands that do not jump.
 fn stack_top(code: &[Insn]) -> usize {
     // `save` pushes it.
     let code = [
@@ -135,7 +135,7 @@ fn set_of(header: Header, points: &[PointSource<'_>], flags: u32) -> Vec<u8> {
     bytes
 }
 
-/// No command is without a test that names it.
+/// Checks that each command is named by a test.
 #[test]
 #[cfg_attr(miri, ignore = "it reads text, for which Miri is slow")]
 fn each_command_has_a_test() {

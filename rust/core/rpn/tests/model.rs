@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A world.
+//! A world for tests.
 
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -16,9 +16,9 @@ pub(super) struct Model {
     pub(super) locals: RefCell<Vec<u64>>,
     pub(super) globals: RefCell<Vec<u64>>,
     pub(super) calls: Vec<(u32, u64)>,
-    /// What was armed last, of watchpoint 7.
+    /// Last armed address of watchpoint 7.
     pub(super) armed: Cell<Option<Option<u64>>>,
-    /// What was asked for, in words, with 64 for each access that has failed: what takes long in a kernel.
+    /// Amount of work in words, plus 64 for each failed access: slow accesses in a kernel.
     pub(super) work: Cell<u64>,
 }
 
@@ -97,7 +97,7 @@ impl World for Model {
         let len = to.len();
         for (n, byte) in to.iter_mut().enumerate() {
             let Some(found) = self.bytes.get(&address.wrapping_add(n as u64)) else {
-                // There may have been much before it.
+                // There may have been many bytes before it.
                 self.worked(len, false);
                 return None;
             };

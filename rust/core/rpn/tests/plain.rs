@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A program that is run by [`Plain`] leaves the record that [`run`] leaves.
+//! Tests that a program run by [`Plain`] leaves the same record as by [`run`].
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The record of a program, put together by each.
+/// Makes the record of a program in both ways.
 fn both(code: &[Insn], limits: &Limits) -> (Option<Vec<u8>>, Vec<u8>, End) {
     let model = || Model::with_bytes(0x100, &std::array::from_fn::<_, 64, _>(|n| n as u8));
     let written = Plain::new(limits, 0, code).and_then(|plain| {
@@ -32,7 +32,7 @@ fn both(code: &[Insn], limits: &Limits) -> (Option<Vec<u8>>, Vec<u8>, End) {
     (written, record.unwrap().to_vec(), ran.outcome.end)
 }
 
-/// The record as a form puts it together.
+/// Makes the record by a layout.
 fn by<F: Form>(plain: &Plain, model: &Model) -> Option<Vec<u8>> {
     assert_eq!(F::len(plain), plain.len());
     let mut bytes = vec![0xee; F::len(plain)];
@@ -123,7 +123,8 @@ fn others_are_not_plain() {
     let [push, log, exit] = [Insn::push(1), Insn::with(Op::Log, 1), Insn::new(Op::Exit)];
     let is_plain = |code: &[Insn], limits: &Limits| Plain::new(limits, 0, code).is_some();
     assert!(is_plain(&[push, log, exit], &LIMITS));
-    // Nothing is logged; more is than may be; fields; words that are not there; other ends, and what has other effects.
+    // Nothing logged; more than allowed; fields; missing words; other ends, and commands with other
+    // effects.
     assert!(!is_plain(&[push, exit], &LIMITS));
     assert!(!is_plain(&[push, log, exit], &Limits { log: 10, ..LIMITS }));
     assert!(is_plain(&[push, log, exit], &Limits { log: 11, ..LIMITS }));
@@ -140,7 +141,7 @@ fn others_are_not_plain() {
         &LIMITS
     ));
     assert!(!is_plain(&[push; 9], &LIMITS));
-    // Longer than is worth it.
+    // Too long to be worth it.
     assert!(!is_plain(
         &[&[push; 6][..], &[Insn::with(Op::Log, 6), exit]].concat(),
         &LIMITS

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random commands: against native arithmetic on a vector, and any at all, for an end.
+//! Random commands: against native arithmetic on a vector, and any commands, for an end.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What commands do to words, the top last. `None` if there are too few.
+/// Applies a command to words, the top last. Returns `None` if there are too few.
 fn native(words: &mut Vec<u64>, op: Op, by: u32) -> Option<()> {
     let mut pop = || words.pop();
     let result = match op {
@@ -15,7 +15,7 @@ fn native(words: &mut Vec<u64>, op: Op, by: u32) -> Option<()> {
             let word = u128::from(pop()?);
             let bit = word >> by.min(127) & 1;
             let twice = word << 64 | word;
-            // Of 128 bits, so that nothing is lost.
+            // Of 128 bits, so that no bit is lost.
             (match op {
                 Op::Rol => twice << (by % 64) >> 64,
                 Op::Ror => twice >> (by % 64),
@@ -87,7 +87,7 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Any instruction, with operands that it may have and others.
+/// Generates any instruction, with valid and invalid operands.
 fn insn() -> impl Strategy<Value = Insn> {
     let operand = prop_oneof![0..16u32, any::<u32>()];
     let distance = prop_oneof![(-4..4i64).prop_map(|n| n as u64), word()];
@@ -100,7 +100,7 @@ fn insn() -> impl Strategy<Value = Insn> {
     })
 }
 
-/// Any instruction of a point of `len`, with operands that it may have.
+/// Generates any instruction of a point of `len`, with valid operands.
 fn good_insn(len: u32) -> impl Strategy<Value = Insn> {
     let registers = (0..=u8::MAX).filter_map(Register::from_number);
     let registers = registers.collect::<Vec<_>>();
@@ -138,7 +138,7 @@ fn good_insn(len: u32) -> impl Strategy<Value = Insn> {
     )
 }
 
-/// What a point may have.
+/// Generates valid code of a point.
 pub(super) fn good_code() -> impl Strategy<Value = Vec<Insn>> {
     (1..60u32).prop_flat_map(|len| {
         let rest = prop::collection::vec(good_insn(len), len as usize - 1);
@@ -185,11 +185,11 @@ proptest! {
     ) {
         let limits = Limits { jumps, log, trace: log, ex_mask: ex_mask.into(), ..LIMITS };
         let ran = run_in(Model::with_bytes(0, &[7; 256]), &limits, &code);
-        // With what a last access may be beyond it.
+        // Including the excess of a last access.
         prop_assert!(ran.model.work.get() <= u64::from(STEPS_MAX) + 600);
         let [logged, trace] = ran.outcome.data(&ran.memory);
         prop_assert!(logged.len() <= log as usize + 17 && trace.len() <= log as usize);
-        // Everything that was logged can be read.
+        // All logged bytes can be read.
         for entry in ran.outcome.data(&ran.memory).into_iter().flat_map(Entries::new) {
             prop_assert!(entry.is_ok());
         }
@@ -208,7 +208,7 @@ proptest! {
             ..Header::new(ModuleKind::Kernel)
         };
         let bytes = set_of(header, &[point], UNSAFE_WRITES);
-        // Nothing but the stack may be wrong, which is not looked at here.
+        // Only the stack may be wrong, which is not checked here.
         let set = SetRef::decode(&bytes, &mut []);
         prop_assert!(set.is_ok(), "{:?}", set.err());
         let read = set.iter().flat_map(|set| set.programs()).flat_map(|program| program.points());

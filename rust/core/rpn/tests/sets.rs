@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sets of programs, written, read, and refused.
+//! Sets of programs, encoded, decoded, and refused.
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn a_set_is_read_as_it_was_written() {
             assert!(read.code.insns().eq(written.code.iter().copied()));
         }
     }
-    // No part of it is a set, nor is it with more.
+    // Neither a part of it nor an extension is a set.
     for len in 0..bytes.len() {
         assert!(decode(&bytes[..len]).is_err(), "{len}");
     }
@@ -228,12 +228,12 @@ fn the_stack_is_followed() {
             &[push, Insn::with(Op::Dup, 0), Insn::new(Op::Add), exit],
             None,
         ),
-        // Ways that differ: not known.
+        // Different paths: unknown.
         (
             &[push, Insn::with(Op::Jz, 3), push, Insn::new(Op::Add), exit],
             None,
         ),
-        // The same way to both.
+        // The same path to both.
         (
             &[
                 push,
@@ -244,7 +244,7 @@ fn the_stack_is_followed() {
             ],
             under(3),
         ),
-        // What a subroutine leaves is not known.
+        // The stack after a subroutine is unknown.
         (
             &[
                 Insn::with(Op::Call, 3),
@@ -255,7 +255,7 @@ fn the_stack_is_followed() {
             ],
             None,
         ),
-        // But what is there for it is.
+        // But its stack at the start is known.
         (
             &[
                 Insn::with(Op::Call, 2),
@@ -265,7 +265,7 @@ fn the_stack_is_followed() {
             ],
             under(2),
         ),
-        // What is not reached takes nothing.
+        // Unreachable code takes nothing.
         (&[exit, Insn::new(Op::Pop), exit], None),
     ] {
         assert_eq!(refused(code, 0), refusal, "{code:?}");
@@ -405,7 +405,8 @@ fn points_that_are_refused() {
     }
 }
 
-/// A hit's number less `pass_count` says whether it counts, so neither may be so large that it wraps.
+/// The number of a hit minus `pass_count` decides if it counts, so neither may be so large that it
+/// wraps.
 #[test]
 fn hits_that_are_too_many_are_refused() {
     let reason = |max_hits, pass_count| {
@@ -466,7 +467,7 @@ fn no_byte_of_the_headers_is_ignored() {
     };
     let first = read(&set);
     for at in 0..bytes.len() {
-        // Of each byte one, for Miri, and not the same of all.
+        // One bit of each byte for Miri, at different positions.
         let bits = if cfg!(miri) { at % 8..at % 8 + 1 } else { 0..8 };
         for bit in bits {
             let mut other = bytes.clone();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A program that is run by [`Tally`] counts what [`run`] counts.
+//! Tests that a program run by [`Tally`] counts the same as by [`run`].
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Runs it in both ways. `None` if it is none of these.
+/// Runs it in both ways. Returns `None` for other programs.
 fn compare(code: &[Insn]) -> Option<bool> {
     let tally = Tally::new(code)?;
     let counted = Model::new();
@@ -29,7 +29,7 @@ fn compare(code: &[Insn]) -> Option<bool> {
 
 #[test]
 fn by_a_process() {
-    // The model's process is 41: three of four variables are not counted in.
+    // The model's process is 41: three of four variables do not change.
     let code = [
         Insn::new(Op::PushPid),
         Insn::push(3),
@@ -39,7 +39,7 @@ fn by_a_process() {
     ];
     assert_eq!(compare(&code), Some(true));
     assert_eq!(run_code(&code).model.locals.into_inner(), [0, 1, 0, 0]);
-    // There is no such variable.
+    // The variable does not exist.
     let far = [code[0], code[3], code[4]];
     assert_eq!(compare(&far), Some(false));
 }

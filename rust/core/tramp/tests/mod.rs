@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies of recorded templates against the templates, instruction by instruction; and code that is none.
+//! Tests of copies of recorded templates against the templates, instruction by instruction; and of
+//! other code.
 
 mod recorded;
 mod refused;
@@ -47,7 +48,8 @@ fn instructions(code: &[u8]) -> Vec<(usize, Insn)> {
     Boundaries::new(code).map(Result::unwrap).collect()
 }
 
-/// Each instruction of the copy does what that of the template does, but for those of which it is not wanted.
+/// Checks that each instruction of the copy has the effect of the template's, except for the
+/// intended changes.
 fn check(recorded: &Recorded, at: u64, ending: Ending) {
     let labels = &recorded.labels;
     let copy = written(&recorded.template(), at, ending).unwrap();
@@ -140,7 +142,7 @@ fn what_is_too_far_away() {
         }
     }
     let [plain, ..] = &RECORDED;
-    // In reach of its function, not of the thunk.
+    // In reach of its function, but not of the thunk.
     let far = Ending::Thunk(JumpTarget::new(0x1_0000_0000));
     let at = 0xffff_ffff_a000_0000;
     assert_eq!(
@@ -167,7 +169,7 @@ fn memory_of_another_length() {
     }
 }
 
-/// With bit 0 as the mark of a jump such a call became one.
+/// With bit 0 as the mark of a jump, such a call became one.
 #[test]
 fn odd_addresses_are_called() {
     let at = 0xffff_ffff_a000_0000;
@@ -209,7 +211,7 @@ proptest! {
         check(&RECORDED[which], at, ENDINGS[ending]);
     }
 
-    /// Code that has been changed is refused, or comes out as it is but for the fields that were found.
+    /// Changed code is refused, or is copied unchanged except for the fields that were found.
     #[test]
     fn changed_code(
         which in 0..RECORDED.len(),

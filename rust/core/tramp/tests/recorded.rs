@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ftrace_caller` and `ftrace_regs_caller` of Linux 7.3.4, linked where a kernel has them, for several configurations. IBT and
-//! the mitigations of returns do not change what is copied.
+//! `ftrace_caller` and `ftrace_regs_caller` of Linux 7.3.4, linked at kernel addresses, for several
+//! configurations. IBT and the mitigations of returns do not change the copied code.
 
 use crate::tramp::Labels;
 
-/// A template that has been recorded.
+/// A recorded template.
 pub(super) struct Recorded {
     pub(super) name: &'static str,
     pub(super) labels: Labels,
@@ -18,10 +18,10 @@ pub(super) const OPS: u64 = 0xffff_ffff_81d3_b3d8;
 pub(super) const STUB: u64 = 0xffff_ffff_8104_2950;
 /// `__x86_return_thunk`
 pub(super) const THUNK: u64 = 0xffff_ffff_8103_0f60;
-/// The offset of `__x86_call_depth` in the memory of a CPU, as an address that is relative to RIP.
+/// Offset of `__x86_call_depth` in the memory of a CPU, as an address relative to RIP.
 pub(super) const DEPTH: u64 = 0xffff_ffff_8200_0040;
 
-/// All of them.
+/// All recorded templates.
 pub(super) const RECORDED: [Recorded; 6] = [
     Recorded {
         name: "plain",

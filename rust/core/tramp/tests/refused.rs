@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code that no trampoline is copied from, with the reason.
+//! Tests of code that is not a template, with the reason.
 
 use super::*;
 
@@ -34,7 +34,7 @@ impl Small {
     }
 }
 
-/// What comes of `bytes` in place of the last instruction.
+/// Returns the refusal with `bytes` in place of the last instruction.
 fn ends_with(bytes: &[u8]) -> Option<Refusal> {
     let mut small = small();
     small.text.truncate(14);
@@ -83,7 +83,7 @@ fn labels_within_instructions() {
     assert_eq!(load.refusal(), Some(Refusal::NoBoundary(1)));
     let mut call = small();
     call.labels.call += 1;
-    // What the label is not at is a call that nobody has asked for.
+    // The code without the label has an unexpected call.
     assert_eq!(call.refusal(), Some(Refusal::Leaves(7)));
     let mut direct = small();
     direct.labels.direct = Some(0x100d);
@@ -113,7 +113,7 @@ fn other_instructions_at_the_labels() {
         with(7, &[0xff, 0xd0, 0x90, 0x90, 0x90]),
         Some(Refusal::NoCall(7))
     );
-    // Within the code; not conditional; nop.
+    // Inside of the code; not conditional; nop.
     assert_eq!(with(12, &[0x75, 0x00]), Some(Refusal::NoDirect(12)));
     assert_eq!(with(12, &[0xeb, 0x10]), Some(Refusal::NoDirect(12)));
     assert_eq!(with(12, &[0x66, 0x90]), Some(Refusal::NoDirect(12)));
@@ -136,12 +136,13 @@ fn what_leaves() {
     ] {
         assert_eq!(ends_with(code), Some(Refusal::Leaves(14)), "{code:x?}");
     }
-    // An operand relative to RIP that is cut to 32 bits.
+    // An operand relative to RIP that is truncated to 32 bits.
     let cut = [0x67, 0x48, 0x8b, 0x05, 0, 0, 0, 0];
     assert_eq!(ends_with(&cut), Some(Refusal::Leaves(14)));
     // To the beginning.
     assert_eq!(ends_with(&[0xeb, 0xf0]), None);
-    // Over breakpoints, as the kernel fills a gap that is longer than a NOP; but neither less nor more than over them.
+    // Over breakpoints, as in the kernel's filler of a gap that is longer than a NOP; but exactly
+    // over them.
     assert_eq!(ends_with(&[0xeb, 2, 0xcc, 0xcc, 0x90]), None);
     assert_eq!(
         ends_with(&[0xeb, 1, 0xcc, 0xcc, 0x90]),

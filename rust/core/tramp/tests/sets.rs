@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sets against a model of ftrace: ops that come, go and change their filters.
+//! Tests of sets against a model of ftrace: ops that are registered, unregistered and filtered.
 
 use super::super::*;
 use proptest::prelude::*;
@@ -36,11 +36,11 @@ impl Places for Room {
     }
 }
 
-/// Ops that are registered, the newest first, with the functions that they trace.
+/// Registered ops, the newest first, with the functions that they trace.
 #[derive(Debug, Default)]
 struct Model {
     list: Vec<(usize, [bool; FUNCTIONS])>,
-    /// The number that each function has, and that whose code its site calls.
+    /// Number of each function, and the number whose code its site calls.
     sets: [u16; FUNCTIONS],
     called: [u16; FUNCTIONS],
 }
@@ -76,9 +76,9 @@ impl Model {
         );
     }
 
-    /// Has an ops trace these functions, and no other.
+    /// Makes an ops trace exactly these functions.
     fn filter(&mut self, sets: &mut Sets<Room>, ops: usize, wanted: [bool; FUNCTIONS]) {
-        // As ftrace does: it takes the ops out of all, and adds it to all.
+        // As ftrace does: removes the ops from all, and adds it to all.
         let at = self.list.iter().position(|(o, _)| *o == ops).unwrap();
         let mut counts = [0; FUNCTIONS];
         for (function, count) in counts.iter_mut().enumerate() {
@@ -107,7 +107,7 @@ impl Model {
 
     fn update_code(&mut self, sets: &mut Sets<Room>, codes: &mut HashMap<u16, Vec<usize>>) {
         sets.prepare(|set, members| {
-            // Of a number that is free nobody has code.
+            // No code exists for a free number.
             assert!(codes.insert(set, members.as_slice().to_vec()).is_none());
             Some(usize::from(set))
         });
@@ -120,7 +120,8 @@ impl Model {
         }
     }
 
-    /// What sites call is there, and functions with the same ops have the same number.
+    /// Checks that sites call existing code, and that functions with the same ops have the same
+    /// number.
     fn check(&self, sets: &Sets<Room>, most: usize) {
         let mut users = HashMap::new();
         for (function, set) in self.sets.into_iter().enumerate() {
@@ -177,7 +178,7 @@ fn run(steps: Vec<Step>, most: usize) {
                 let ops = (ops + 1) << 12;
                 if model.list.iter().any(|(o, _)| *o == ops) {
                     model.unregister(&mut sets, ops);
-                    // Nobody is to find an ops that may be another one.
+                    // An ops whose address may be reused must not be found.
                     model.update_code(&mut sets, &mut codes);
                 }
             }
@@ -198,7 +199,7 @@ fn run(steps: Vec<Step>, most: usize) {
         }
         model.check(&sets, most);
     }
-    // All go: nothing is left.
+    // All are unregistered: nothing is left.
     while let Some((ops, _)) = model.list.first().copied() {
         model.unregister(&mut sets, ops);
     }
@@ -217,7 +218,7 @@ proptest! {
         run(steps, MAX_SETS);
     }
 
-    /// Where there are no numbers left, functions have none.
+    /// Without free numbers, functions have none.
     #[test]
     fn sets_without_room(steps in steps(), most in 0..12usize) {
         run(steps, most);
@@ -245,7 +246,7 @@ fn a_set_whose_code_calls_an_ops_is_found_by_it() {
     assert_eq!(found, [(usize::from(model.sets[0]), 1)]);
 }
 
-/// Every number can be given, once; then there is none until one is free.
+/// Every number is given once; then there is none until one is free.
 #[test]
 fn all_numbers_are_used() {
     let room = Room {
@@ -266,6 +267,6 @@ fn all_numbers_are_used() {
     given.sort_unstable();
     assert!(given.iter().copied().eq(2..MAX_SETS as u16));
     assert_eq!(add(&mut sets, 1), 0);
-    // Ops that are known still have theirs.
+    // Known ops still have theirs.
     assert!(add(&mut sets, 2) > MANY);
 }

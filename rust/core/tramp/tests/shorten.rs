@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shortened copies do what the others do: both are executed, one instruction after the other.
+//! Tests that shortened copies have the same effect: both are executed, one instruction after the
+//! other.
 
 use super::*;
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ const RSP: usize = 4;
 const RDI: usize = 7;
 const STACK: u64 = 0xffff_c900_0000_f000;
 
-/// What executes copies: the few forms of instructions that they have.
+/// Interpreter of copies, for their few forms of instructions.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) registers: [u64; 16],
@@ -18,7 +19,7 @@ pub(super) struct Machine {
     executed: usize,
 }
 
-/// What the callback has seen, and what is left after the copy.
+/// State that the callback has seen, and state after the copy.
 #[derive(Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) arguments: [u64; 4],
@@ -37,7 +38,8 @@ impl Machine {
             .unwrap_or(at.wrapping_add(0xdead_0000))
     }
 
-    /// Executes `code` as if it were at `at`. The callback changes what a client may change.
+    /// Executes `code` as if it were at `at`. The callback changes the registers that a client may
+    /// change.
     pub(super) fn run(&mut self, code: &[u8], at: u64, call: u64, changes: &[(u64, u64)]) -> Seen {
         let mut seen = ([0; 4], vec![]);
         let mut here = 0;
@@ -54,7 +56,7 @@ impl Machine {
                 for (slot, value) in changes {
                     self.memory.insert(regs + slot * 8, *value);
                 }
-                // What a function may change.
+                // Registers that a function may change.
                 for register in [0, 1, 2, 6, 7, 8, 9, 10, 11] {
                     self.registers[register] = 0xbad0 + register as u64;
                 }
@@ -76,10 +78,10 @@ impl Machine {
         }
     }
 
-    /// Executes an instruction; how far it jumps.
+    /// Executes an instruction; returns the distance of its jump.
     fn step(&mut self, code: &[u8], next: u64) -> Option<usize> {
         let code = match code {
-            // The depth of calls: nothing that is compared.
+            // Depth of calls: not compared.
             [0x65, ..] => return None,
             [0x3e, 0x3e, 0x3e, code @ ..] => code,
             code => code,
@@ -193,7 +195,7 @@ fn executed(
     )
 }
 
-/// How many instructions fewer a copy of each template has.
+/// Number of instructions saved in a copy of each template.
 const FEWER: [(&str, usize); 6] = [
     ("plain", 1),
     ("plain, registers", 6),
@@ -213,14 +215,14 @@ fn shortened_copies_are_shorter() {
         let call = recorded.labels.call - recorded.labels.start;
         let count = |template| executed(template, call, 0xffff_ffff_a000_0000, 1, &[]).1;
         assert_eq!(count(&long) - count(&short), fewer, "{name}");
-        // There is nothing left to do.
+        // A second pass saves nothing.
         assert_eq!(short.clone().shorten(), 0, "{name}");
         assert_eq!(short.bytes().len(), long.bytes().len());
     }
 }
 
 proptest! {
-    /// Whatever the registers are, and whatever of them the callback changes.
+    /// For any registers, and any changes by the callback.
     #[test]
     fn shortened_copies_do_the_same(
         seed in any::<u64>(),
@@ -232,7 +234,8 @@ proptest! {
             let mut short = long.clone();
             short.shorten();
             let call = recorded.labels.call - recorded.labels.start;
-            // Without all registers the callback changes where execution goes on, and no other.
+            // Without all registers the callback changes only the address where execution
+            // continues.
             let regs = recorded.labels.direct.is_some();
             let changes: Vec<_> = changes.iter().copied().filter(|(slot, _)| {
                 // ORIG_RAX is for direct calls, which no copy has.
@@ -245,7 +248,7 @@ proptest! {
         }
     }
 
-    /// Of code that is a little different nothing is changed, or what is changed does the same.
+    /// Code with a small difference is not changed, or has the same effect.
     #[test]
     fn other_code_stays(place in 0..340usize, bit in 0..8u8) {
         for recorded in &RECORDED {

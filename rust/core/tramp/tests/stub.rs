@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stubs, and copies that take their third argument from R11.
+//! Tests of stubs, and of copies that take their third argument from R11.
 
 use super::shorten::machine;
 use super::*;
 
 const R11: usize = 11;
-/// Where R11 is in `struct pt_regs`.
+/// Index of R11 in `struct pt_regs`.
 const R11_SLOT: usize = 6;
 const AT: u64 = 0xffff_ffff_a000_0040;
 
@@ -34,7 +34,7 @@ proptest! {
         prop_assert_eq!(jump.branch_target(at + next as u64), Some(to));
     }
 
-    /// The callback gets what was in R11, and all else is as with an ops.
+    /// The callback gets the value of R11; the rest is the same as with an ops.
     #[test]
     fn the_third_argument_is_r11(seed in any::<u64>()) {
         for recorded in &RECORDED {

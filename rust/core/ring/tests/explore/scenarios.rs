@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The scenarios that are explored.
+//! Scenarios that are explored.
 
 use super::machine::Machine;
 use super::machine::Setup;
@@ -25,7 +25,7 @@ const DISCARDED: Rec = Rec {
     ..rec(16)
 };
 
-/// Interruptions of each other at any place, up to four deep, without a reader.
+/// Nested interruptions at any point, up to four deep, without a reader.
 #[test]
 fn nesting() {
     for n_subbufs in [2, 4] {
@@ -45,7 +45,7 @@ fn nesting() {
     }
 }
 
-/// A reader at any place in a buffer that fills up.
+/// A reader at any point in a buffer that fills up.
 #[test]
 fn reading() {
     for (overwrite, walks) in [(false, false), (false, true), (true, true)] {
@@ -87,7 +87,7 @@ fn waking() {
     }
 }
 
-/// Reader's words that change to arbitrary values at any time.
+/// Words of the reader that change to arbitrary values at any time.
 #[test]
 fn hostile() {
     for n_subbufs in [2, 4] {

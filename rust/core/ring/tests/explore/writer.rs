@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing a record as the engine does, including its fast path.
+//! Writes of records as by the engine, including its fast path.
 
 use super::machine::Frame;
 use super::machine::Machine;
@@ -17,7 +17,7 @@ use super::*;
 pub struct Rec {
     pub bytes: u64,
     pub discarded: bool,
-    /// What the same context writes while this one is open.
+    /// Records that the same context writes while this one is open.
     pub inner: &'static [Rec],
 }
 
@@ -30,9 +30,9 @@ pub const fn rec(bytes: u64) -> Rec {
     }
 }
 
-/// The header of padding with this many bytes.
+/// Header of padding, with the number of bytes added.
 pub const PADDING_WORD: u64 = 1 << 63;
-/// The header of a record that was discarded.
+/// Header of a discarded record.
 pub const DISCARDED_WORD: u64 = 1 << 62;
 
 impl Machine<'_> {
@@ -42,7 +42,7 @@ impl Machine<'_> {
         frames.last_mut().unwrap().time = self.clock.get();
     }
 
-    /// Reserves as the engine does. Returns where the record starts, and the result of the slow
+    /// Reserves as the engine does. Returns the start of the record, or the refusal of the slow
     /// path.
     fn reserve_record(&self, bytes: u64) -> Result<Grant, Refused> {
         let mut old = self.reserve();
@@ -68,7 +68,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A complete record.
+    /// Writes a complete record.
     pub fn write(&self, rec: Rec) {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
@@ -113,8 +113,8 @@ impl Machine<'_> {
         self.frames.borrow_mut().pop();
     }
 
-    /// No record is refused while there is room: while neither a record that is being written nor,
-    /// in no-overwrite mode, one that has not been read would be replaced.
+    /// Checks that a record was refused for lack of room only: each free sub-buffer has a record
+    /// that is being written or, in no-overwrite mode, an unread one.
     fn check_refusal(&self) {
         if self.setup.hostile {
             return;
@@ -129,7 +129,7 @@ impl Machine<'_> {
         assert!(unread || written, "refused for nothing");
     }
 
-    /// Writes all of a task's records; the reader may have the limit updated in between.
+    /// Writes all records of a task; the reader may have the limit updated in between.
     pub fn run_task(&self, records: &[Rec]) {
         for rec in records {
             self.serve();
@@ -147,7 +147,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Lets everything come to rest, and checks what is left.
+    /// Finishes all activities, and checks the remaining state.
     fn finish(&self) {
         self.mem.fence();
         assert_eq!(self.mem.load_own(LOST), self.refused.get(), "lost");
@@ -184,7 +184,8 @@ impl Machine<'_> {
         );
     }
 
-    /// Checks that all records that have not been overwritten are there, whatever the reader did.
+    /// Checks that all records that have not been overwritten are present, for any actions of the
+    /// reader.
     fn check_content(&self) {
         let kept = self.ring.kept(Word(self.mem.load_own(RESERVE)).position());
         for ghost in self.ghosts.borrow().iter() {
