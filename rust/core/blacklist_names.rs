@@ -2,9 +2,9 @@
 
 //! Blacklist by symbol names, for code that has no mark of its own.
 //!
-//! Contexts: any. Nothing here allocates, locks or panics, whatever the name.
+//! Contexts: any. Nothing here allocates, locks or panics, for any name.
 
-/// Reason for which symbols with a name are not probed.
+/// Reason why symbols with a name are not probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Bytes in front of a function.
@@ -157,7 +157,7 @@ impl Name {
     }
 }
 
-/// Returns the reason for which the symbol of this name is not probed, or `None`.
+/// Returns the reason why the symbol of this name is not probed, or `None`.
 pub fn refuses(name: &[u8]) -> Option<Reason> {
     if name.starts_with(b"_R") {
         let has = |part: &[u8]| name.windows(part.len()).any(|w| w == part);

@@ -18,7 +18,8 @@ impl Registered<CpuPrepare> {
     /// Registers `prepare`, which is called before a CPU is brought up; an error keeps the CPU
     /// offline. The exit is pinned and armed. CPUs that are online already get no call.
     ///
-    /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for writing.
+    /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for
+    /// writing.
     /// Errors: as for [`Builder::register`](crate::Builder::register).
     pub fn before_cpus(name: &CStr, prepare: fn(CpuId) -> Result) -> Result<Self, Error> {
         let call = move |_call: &Call<'_, _, _>, (cpu,)| {

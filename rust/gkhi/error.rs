@@ -15,7 +15,7 @@ use kernel::bindings;
 use kernel::error::code;
 use kernel::prelude::*;
 
-/// Reason for which the registry refused a request. The request has changed nothing, except for
+/// Reason why the registry refused a request. The request has changed nothing, except for
 /// [`Error::StillCalled`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {

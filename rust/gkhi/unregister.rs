@@ -60,7 +60,7 @@ pub(crate) fn until_memory(mut f: impl FnMut() -> Result<(), Error>) -> Result<(
     }
 }
 
-/// Deletes the hooks and deregisters the exits of a module that is being unloaded.
+/// Deletes the hooks and deregisters the exits of a module being unloaded.
 ///
 /// One pass finds all of them. `is_going()` refuses the module since its state changed, even if the
 /// drop of its exits' objects registers something here.

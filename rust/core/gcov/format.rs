@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a `gcda` file consists of: words of 32 bits, in records with a tag and a length.
+//! Format of a `gcda` file: words of 32 bits, in records with a tag and a length.
 //!
 //! ```text
 //! gcda, version, stamp, checksum since GCC 12

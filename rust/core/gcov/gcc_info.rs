@@ -69,7 +69,7 @@ pub struct Function {
 
 /// A checked `gcov_info`.
 ///
-/// It has addresses of data, and borrows nothing. Each use reads the memory and checks every
+/// This has addresses of data, and borrows nothing. Each use reads the memory and checks every
 /// address again, so that an object that has changed since is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {

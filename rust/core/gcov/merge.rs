@@ -28,7 +28,7 @@ use super::write_buf::NoRoom;
 use super::write_buf::Output;
 use core::fmt;
 
-/// Reason for which two files are not merged. Functions are counted from 0.
+/// Reason why two files are not merged. Functions are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeError {
     /// The compilers differ.

@@ -65,7 +65,7 @@ pub struct Sections {
     pub names: Section,
 }
 
-/// Reason for which sections are refused. Records are counted from 0.
+/// Reason why sections are refused. Records are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileRefusal {
     /// Not version 10 of the format, or a variant with another layout.
@@ -252,7 +252,8 @@ impl Profile {
         [self.sections.counters, self.sections.bits]
     }
 
-    /// Writes the profile to the start of `to`, for which [`Self::file_len`] bytes are enough. Returns its length.
+    /// Writes the profile to the start of `to`, which needs [`Self::file_len`] bytes. Returns its
+    /// length.
     pub fn write<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, ProfileRefusal> {
         let Sections {
             data,

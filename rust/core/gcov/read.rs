@@ -15,7 +15,7 @@ use super::version::Format;
 use super::version::Version;
 use core::fmt;
 
-/// Reason for which bytes are not a `gcda` file, with the offset of the faulty record.
+/// Reason why bytes are not a `gcda` file, with the offset of the faulty record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// Not a `gcda` file.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reasons for which an object's data is refused.
+//! Reasons why an object's data is refused.
 
 use super::memory::Unreadable;
 use super::version::Version;
@@ -21,7 +21,7 @@ pub enum Part {
     Counters(u32),
 }
 
-/// Reason for which an object is refused. Functions are counted from 0, in the order of the object.
+/// Reason why an object is refused. Functions are counted from 0, in the order of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The layout of the version is unknown.

@@ -17,7 +17,7 @@ pub enum Priority {
     UnspecifiedLifo,
 }
 
-/// Reason for which an exit has no position.
+/// Reason why an exit has no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The hook has an exit, and one of the two has to be the only one.

@@ -30,7 +30,7 @@ impl<'a> Boundaries<'a> {
         Self { text, at: 0 }
     }
 
-    /// Returns true if an instruction starts at `offset`, or the reason for which the code before
+    /// Returns true if an instruction starts at `offset`, or the reason why the code before
     /// it cannot be decoded.
     ///
     /// The end of the code is a boundary, too.

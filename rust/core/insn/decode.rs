@@ -13,7 +13,7 @@ use super::tables::layout;
 use super::tables::Immediate;
 use super::MAX_LEN;
 
-/// Reason for which bytes are not an instruction.
+/// Reason why bytes are not an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes end before the instruction.

@@ -88,7 +88,7 @@ enum Operation {
 impl Emulation {
     /// Returns the emulation of an instruction, if it has one.
     ///
-    /// It is meant for kernel code: `cli`, `sti` and `popf` behave as at privilege level 0.
+    /// The emulation is for kernel code: `cli`, `sti` and `popf` behave as at privilege level 0.
     pub(super) fn of(insn: &Insn) -> Option<Self> {
         let operation = match insn.flow() {
             Flow::Next => Self::of_plain(insn)?,

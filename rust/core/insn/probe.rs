@@ -32,7 +32,7 @@ pub enum Probe {
     Unprobeable(Unprobeable),
 }
 
-/// Reason for which a copy has to be followed by a breakpoint.
+/// Reason why a copy has to be followed by a breakpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An encoding that is so new (REX2, EVEX map 4, maps 5 and up) that not all its opcodes are
@@ -68,7 +68,8 @@ pub enum Unprobeable {
     /// interrupt for which it has to wait. Also, an offline or idle CPU may wait in the copy for
     /// longer than any grace period.
     Halt,
-    /// `xbegin`, `xend`, `xabort`: a breakpoint aborts every transaction, and `xbegin` saves its own address.
+    /// `xbegin`, `xend`, `xabort`: a breakpoint aborts every transaction, and `xbegin` saves its
+    /// own address.
     Transaction,
     /// `vmcall`, `vmrun`, `clgi`, `tdcall` and the like: the hypervisor reads or changes the bytes
     /// there.
@@ -77,7 +78,8 @@ pub enum Unprobeable {
     ModeSwitch,
     /// The signature of forced emulation: the hypervisor reads the bytes there.
     ForcedEmulation,
-    /// A near branch with the prefix 66: Intel ignores the prefix, AMD takes 16 bits; even the lengths differ.
+    /// A near branch with the prefix 66: Intel ignores the prefix, AMD takes 16 bits; even the
+    /// lengths differ.
     VendorDependent,
     /// A call or jump through fs, gs or a register of APX, which an emulation cannot read. A copy
     /// of a call would push the copy's address, and a copy of a jump would not return.

@@ -91,7 +91,8 @@ fn is_special(insn: &Insn) -> bool {
             _ => false,
         },
         1 => match insn.opcode() {
-            // clac, stac and others; control registers; push and pop of fs and gs; wrfsbase and others
+            // clac, stac and others; control registers; push and pop of fs and gs; wrfsbase and
+            // others
             0x01 | 0x20..=0x23 | 0xa0 | 0xa1 | 0xa8 | 0xa9 | 0xae => true,
             _ => false,
         },
@@ -348,7 +349,8 @@ fn has_rex(insn: &Insn) -> bool {
     prefixes(insn).any(|byte| (0x40..=0x4f).contains(byte))
 }
 
-/// Returns true if another prefix follows a REX. CPUs ignore such a REX, but QEMU does not: the operands differ.
+/// Returns true if another prefix follows a REX. CPUs ignore such a REX, but QEMU does not: the
+/// operands differ.
 fn has_rex_in_front(insn: &Insn) -> bool {
     let mut rest = prefixes(insn).skip_while(|byte| !(0x40..=0x4f).contains(*byte));
     // The escapes of an opcode begin with 0f.

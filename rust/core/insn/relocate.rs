@@ -4,7 +4,7 @@
 
 use super::operands::Insn;
 
-/// Reason for which an instruction cannot be relocated.
+/// Reason why an instruction cannot be relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelocateError {
     /// The operand is more than 2 GiB from the new address.

@@ -24,7 +24,7 @@ pub(super) fn bytes(n_subbufs: u64) -> u64 {
     HEAD_BYTES + n_subbufs * ENTRY_BYTES
 }
 
-/// Reason for which a seal was made.
+/// Reason why a seal was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The kernel panicked: all other CPUs were stopped.

@@ -39,7 +39,7 @@ pub struct Header {
     /// Time at which the channel was opened: nanoseconds of CLOCK_MONOTONIC, the clock of the
     /// records.
     pub monotonic_ns: u64,
-    /// The same time in nanoseconds since 1970.
+    /// That time in nanoseconds since 1970.
     pub real_ns: u64,
     /// Number of CPUs with a buffer.
     pub cpus: u64,
@@ -70,7 +70,7 @@ pub enum Repair {
     Voted,
 }
 
-/// Reason for which there is no header.
+/// Reason why there is no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// No copy has the form of a header.

@@ -32,7 +32,8 @@ pub use header::NAME_BYTES;
 pub use layout::Layout;
 pub use layout::PAGE;
 
-/// Reads memory of a channel by words; `at` is a multiple of 8, in bytes from the start of the memory.
+/// Reads memory of a channel by words; `at` is a multiple of 8, in bytes from the start of the
+/// memory.
 pub trait Memory {
     /// Loads the word at `at`; returns any value if it is not inside.
     fn load(&self, at: u64) -> u64;

@@ -30,7 +30,7 @@ use crate::ring::TIMED;
 /// Maximum step back of the clock between two records: it may step back while it is being adjusted.
 const CLOCK_SLACK_NS: u64 = 1_000_000;
 
-/// Reason for which bytes are not shown as records.
+/// Reason why bytes are not shown as records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// The bytes do not match the checksum.
@@ -71,7 +71,7 @@ pub enum Piece {
     },
 }
 
-/// Reason for which nothing of a buffer can be shown.
+/// Reason why nothing of a buffer can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBuffer {
     /// The CPU had no buffer.

@@ -28,7 +28,7 @@ impl ByteOffset {
     }
 }
 
-/// Reason for which a pair of sizes is refused.
+/// Reason why a pair of sizes is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
     /// A sub-buffer size or a count of zero.
@@ -60,7 +60,7 @@ pub struct Closed {
 }
 
 impl Geometry {
-    /// The largest buffer: `relay_open()` accepts what fits in 32 bits.
+    /// The largest buffer: `relay_open()` accepts 32 bits.
     pub const MAX_BYTES: usize = 0xffff_ffff;
 
     /// Checks the sizes that a client requests.

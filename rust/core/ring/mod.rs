@@ -53,8 +53,8 @@ pub struct SizeError;
 ///
 /// # Invariants
 ///
-/// Both sizes are powers of two; a sub-buffer has at least [`Ring::MIN_SUBBUF`] bytes and the buffer
-/// at least 2 sub-buffers.
+/// Both sizes are powers of two; a sub-buffer has at least [`Ring::MIN_SUBBUF`] bytes and the
+/// buffer at least 2 sub-buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     subbuf_size: u64,

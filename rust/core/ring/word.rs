@@ -80,7 +80,7 @@ pub trait Words {
 /// compiler barrier suffices; other architectures need a release). "Local" operations are atomic
 /// with respect to interruptions on this CPU, and need not be with respect to other CPUs.
 pub trait LocalWords: Words {
-    /// Local compare-and-exchange of the state; the error is the value found, if that was not `old`.
+    /// Exchanges the state. Local. The error is the value found, if it was not `old`.
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word>;
     /// Stores the limit.
     fn set_limit(&self, limit: u64);

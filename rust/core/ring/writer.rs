@@ -8,12 +8,12 @@ use super::Word;
 use super::Words;
 use super::MAX_NESTED_RESERVES;
 
-/// Reason for which a record cannot be written. It has been counted as lost.
+/// Reason why a record cannot be written. It has been counted as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The record does not fit in a sub-buffer.
     TooLong,
-    /// No sub-buffer is free, or the free ones hold a record that is being written.
+    /// No sub-buffer is free, or the free ones hold a record being written.
     Full {
         /// True if a reader may have to be woken, which can make room. It is not woken again before
         /// it has read all that was available. So records caused by the wake-up itself do not cause
@@ -159,7 +159,7 @@ impl Ring {
     fn is_free<W: Words>(&self, words: &W, old: Word, next: u64) -> bool {
         // The sub-buffer replaces the one that ends here.
         let needed = (next + self.subbuf_size).saturating_sub(self.size);
-        // A record that is being written must not be replaced in either mode. Without one,
+        // A record being written must not be replaced in either mode. Without one,
         // `committed` is the position. With one, `committed` is not before the sub-buffer of the
         // outermost record: see `update_limit`.
         let complete = match old.in_flight() {

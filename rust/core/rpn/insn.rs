@@ -168,7 +168,8 @@ impl Insn {
         })
     }
 
-    /// Checks the operands, for a point of `len` instructions and a program of `locals` and `globals` variables.
+    /// Checks the operands, for a point of `len` instructions and a program of `locals` and
+    /// `globals` variables.
     pub fn check(&self, len: u32, locals: u32, globals: u32) -> Result<(), Reason> {
         use super::op::Scope::Global;
         use super::op::Scope::Local;

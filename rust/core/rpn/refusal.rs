@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reasons for which a set of programs is refused.
+//! Reasons why a set of programs is refused.
 
 use core::fmt;
 

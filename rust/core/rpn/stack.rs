@@ -2,7 +2,8 @@
 
 //! Stack of a run.
 //!
-//! The stack is a ring. It starts with nothing on it at index 0; an exception of `ex_mask` tells when it wraps.
+//! The stack is a ring. It starts with nothing on it at index 0; an exception of `ex_mask` tells
+//! when it wraps.
 
 use super::environment::World;
 use super::exception::Exception;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trampolines of ftrace: copies of the kernel's `ftrace_caller` and `ftrace_regs_caller`, each with a function and an
-//! `ftrace_ops` of its own.
+//! Trampolines of ftrace: copies of the kernel's `ftrace_caller` and `ftrace_regs_caller`, each
+//! with a function and an `ftrace_ops` of its own.
 //!
 //! - [`Template`] is such a function, from its first instruction to its last before the return,
 //!   with the fields that a copy changes. They are found by decoding; code that does not match the

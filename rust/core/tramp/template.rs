@@ -31,14 +31,15 @@ pub struct Labels {
     pub end: u64,
 }
 
-/// Reason for which code is not a template, with the offset of the faulty instruction or label.
+/// Reason why code is not a template, with the offset of the faulty instruction or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The labels are not in order, or there are more than [`MAX_TEMPLATE`] bytes between them, or fewer in the text.
+    /// The labels are not in order, or there are more than [`MAX_TEMPLATE`] bytes between them, or
+    /// fewer in the text.
     Labels,
-    /// No instruction begins at the label, or the one before goes beyond it.
+    /// No instruction begins at the label, or the one before extends beyond it.
     NoBoundary(u16),
-    /// The bytes are no instruction.
+    /// The bytes are not an instruction.
     Undecodable(u16),
     /// Not `mov offset(%rip), %rdx`.
     NoLoad(u16),

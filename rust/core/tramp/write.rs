@@ -19,7 +19,7 @@ pub enum Ending {
     Thunk(JumpTarget),
 }
 
-/// Reason for which a copy cannot be written.
+/// Reason why a copy cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
     /// The memory is not [`Template::copy_len`] bytes long.

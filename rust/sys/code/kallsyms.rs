@@ -35,7 +35,8 @@ pub fn lookup_name(name: &CStr) -> Option<usize> {
 pub fn symbol_of(addr: usize) -> Option<Symbol> {
     let mut size: c_ulong = 0;
     let mut offset: c_ulong = 0;
-    // SAFETY: Both pointers are to variables of this function, of the type that is written; any address can be looked up.
+    // SAFETY: Both pointers are to variables of this function, of the type that is written; any
+    // address can be looked up.
     let found =
         unsafe { bindings::kallsyms_lookup_size_offset(addr, &raw mut size, &raw mut offset) };
     (found != 0).then(|| Symbol {

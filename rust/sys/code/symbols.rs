@@ -58,7 +58,7 @@ pub enum Owner {
     Module(ModuleRef),
 }
 
-/// Reason for which an address has no owner.
+/// Reason why an address has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoOwner {
     /// The address is not code.
@@ -70,7 +70,8 @@ pub enum NoOwner {
 /// Finds the owner of the code at an address.
 pub fn owner(addr: usize) -> Result<Owner, NoOwner> {
     let mut module = core::ptr::null_mut();
-    // SAFETY: `module` is a variable of this function; any address can be looked up, which `text.c` does under RCU.
+    // SAFETY: `module` is a variable of this function; any address can be looked up, which `text.c`
+    // does under RCU.
     let result = unsafe { bindings::ferro_text_module_get(addr, &raw mut module) };
     match to_result(result) {
         // INVARIANT: If there is a module, `text.c` has taken a reference to it, which this object
@@ -97,7 +98,7 @@ pub enum ModuleState {
     Coming,
     /// Its initialisation has succeeded.
     Live,
-    /// It is being unloaded.
+    /// The module is being unloaded.
     Going,
 }
 
@@ -108,7 +109,8 @@ pub enum ModuleState {
 /// Points to a module, and owns a reference to it.
 pub struct ModuleRef(NonNull<bindings::module>);
 
-// SAFETY: The count of a module's references is changed atomically: it may be put by another task than the one that got it.
+// SAFETY: The count of a module's references is changed atomically: it may be put by another task
+// than the one that got it.
 unsafe impl Send for ModuleRef {}
 // SAFETY: `&self` reads words that other CPUs may change, one load each: the state and the ranges
 // of the code.
@@ -127,7 +129,8 @@ impl ModuleRef {
 
     /// Returns true if an address is in the code that is freed after initialisation.
     pub fn has_init_text(&self, addr: usize) -> bool {
-        // SAFETY: By the type invariant this points to a module, which our reference keeps; the address is only compared.
+        // SAFETY: By the type invariant this points to a module, which our reference keeps; the
+        // address is only compared.
         unsafe { bindings::ferro_in_init_text(addr, self.0.as_ptr()) }
     }
 }
@@ -157,13 +160,15 @@ impl JumpLabelLock {
 
     /// Returns true if a jump label patches one of the bytes from `start` to `last`.
     pub fn has_jump_label(&self, start: usize, last: usize) -> bool {
-        // SAFETY: The tables of jump labels are walked with their lock held, as `self` says; the addresses are only compared.
+        // SAFETY: The tables of jump labels are walked with their lock held, as `self` says; the
+        // addresses are only compared.
         unsafe { bindings::ferro_jump_label_reserved(start, last) }
     }
 
     /// Returns true if a static call patches one of the bytes from `start` to `last`.
     pub fn has_static_call(&self, start: usize, last: usize) -> bool {
-        // SAFETY: The image's table stays, and a module's is walked with a reference to it; the addresses are only compared.
+        // SAFETY: The image's table stays, and a module's is walked with a reference to it; the
+        // addresses are only compared.
         unsafe { bindings::ferro_static_call_reserved(start, last) }
     }
 }
@@ -184,19 +189,22 @@ impl Drop for JumpLabelLock {
 /// Returns true if the instruction at an address is a `WARN()` or `BUG()`, which the trap finds by
 /// its address.
 pub fn is_bug(addr: usize) -> bool {
-    // SAFETY: The address is only compared with those in tables: the image's stays, modules' are walked under RCU.
+    // SAFETY: The address is only compared with those in tables: the image's stays, modules' are
+    // walked under RCU.
     unsafe { bindings::ferro_is_bug(addr) }
 }
 
 /// Returns true if the fixup for a fault of the instruction decodes the instruction in place.
 pub fn is_decoded_on_fault(addr: usize) -> bool {
-    // SAFETY: The address is only compared with those in tables: the image's stays, and `text.c` holds RCU for modules'.
+    // SAFETY: The address is only compared with those in tables: the image's stays, and `text.c`
+    // holds RCU for modules'.
     unsafe { ferro_is_decoded_on_fault(addr) }
 }
 
 /// Returns true if the instruction is one of those before a kCFI trap, which the trap decodes.
 pub fn is_cfi_check(addr: usize) -> bool {
-    // SAFETY: The address is only compared with those in tables: the image's stays, modules' are walked under RCU.
+    // SAFETY: The address is only compared with those in tables: the image's stays, modules' are
+    // walked under RCU.
     unsafe { ferro_is_cfi_check(addr) }
 }
 

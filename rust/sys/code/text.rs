@@ -41,7 +41,7 @@ impl TextAddress {
     }
 }
 
-/// Reason for which a byte of code was not written.
+/// Reason why a byte of code was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotWritten {
     /// The code has been freed, or is about to be.
@@ -54,7 +54,8 @@ pub enum NotWritten {
 ///
 /// Errors: -EFAULT if the memory is unmapped, -ERANGE for an address of user space.
 pub fn read_text(addr: usize, to: &mut [u8]) -> Result {
-    // SAFETY: The function takes any address as its source; the destination is a slice of this length.
+    // SAFETY: The function takes any address as its source; the destination is a slice of this
+    // length.
     let result = unsafe {
         bindings::copy_from_kernel_nofault(
             to.as_mut_ptr().cast(),
@@ -77,8 +78,8 @@ struct Loaded {
 ///
 /// # Invariants
 ///
-/// Only used with `text_mutex` held. Has every module whose COMING notification has arrived, and whose
-/// GOING notification has not: its memory is freed after that.
+/// Only used with `text_mutex` held. Has every module whose COMING notification has arrived, and
+/// whose GOING notification has not: its memory is freed after that.
 struct TextModules(UnsafeCell<KVVec<Loaded>>);
 
 // SAFETY: By the type invariant it is used with `text_mutex` held, which one task at a time has.

@@ -94,7 +94,8 @@ pub fn exits(range: Range<usize>) -> impl Iterator<Item = usize> {
 /// Returns the next exit, as `ferro_code_exit()`. Separate from its callers, which are in modules.
 #[inline(never)]
 fn next_exit(range: &Range<usize>, at: &mut c_ulong) -> Option<usize> {
-    // SAFETY: Compares the addresses with those in tables, a module's under RCU; `at` can be written.
+    // SAFETY: Compares the addresses with those in tables, a module's under RCU; `at` can be
+    // written.
     let exit = unsafe { ferro_code_exit(range.start, range.end, &raw mut *at) };
     (exit != 0).then_some(exit)
 }

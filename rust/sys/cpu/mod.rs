@@ -101,7 +101,8 @@ pub fn irqs_are_off() -> bool {
     unsafe { bindings::ferro_irqs_disabled() }
 }
 
-// RUST-KERNEL: the guard of `kernel::interrupt` may be kept and calls C; ours until a closure gets such a proof, inlined.
+// RUST-KERNEL: the guard of `kernel::interrupt` may be kept and calls C; ours until a closure gets
+// such a proof, inlined.
 /// Proof that interrupts are off on this CPU, except for NMIs.
 ///
 /// [`with_irqs_off`] lends the proof, so no code owns one. Sections end in the reverse order of
@@ -109,7 +110,7 @@ pub fn irqs_are_off() -> bool {
 pub struct IrqsOff(NotThreadSafe);
 
 impl IrqsOff {
-    /// Makes a proof for code that is called with interrupts off.
+    /// Makes a proof for code called with interrupts off.
     ///
     /// # Safety
     ///
@@ -199,10 +200,11 @@ mod irqs {
     #[inline(always)]
     pub(super) fn restore(flags: usize) {
         if !PLAIN {
-            // SAFETY: `flags` comes from `save()` on this CPU.
+            // SAFETY: `flags` is from `save()` on this CPU.
             unsafe { bindings::ferro_local_irq_restore(flags) }
         } else if flags & IF != 0 {
-            // SAFETY: They were on when `save()` was called, on this CPU. Also a barrier for the compiler.
+            // SAFETY: They were on when `save()` was called, on this CPU. Also a barrier for the
+            // compiler.
             unsafe { asm!("sti", options(nostack)) };
         }
     }

@@ -15,7 +15,8 @@ use crate::cpu::preempt::PreemptOff;
 use crate::cpu::CpuId;
 use crate::cpu::IrqsOff;
 
-/// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits, in one instruction.
+/// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits, in one
+/// instruction.
 ///
 /// # Safety
 ///
@@ -52,7 +53,7 @@ macro_rules! this_cpu {
 ///
 /// # Invariants
 ///
-/// The pointer comes from `alloc_percpu(void *)` and has not been freed.
+/// The pointer is from `alloc_percpu(void *)` and has not been freed.
 #[repr(transparent)]
 pub struct PerCpuPtr<T> {
     slots: NonNull<*mut T>,
@@ -134,12 +135,13 @@ impl<T> Drop for PerCpuPtr<T> {
     }
 }
 
-// RUST-KERNEL: there is no `kernel::percpu`, for any of the types here; ours until there is, with access from NMIs.
+// RUST-KERNEL: there is no `kernel::percpu`, for any of the types here; ours until there is, with
+// access from NMIs.
 /// A counter with a separate word for each CPU.
 ///
 /// # Invariants
 ///
-/// The pointer comes from `alloc_percpu(unsigned long)` and has not been freed.
+/// The pointer is from `alloc_percpu(unsigned long)` and has not been freed.
 pub struct PerCpuCounter {
     words: NonNull<usize>,
 }
@@ -199,7 +201,7 @@ impl Drop for PerCpuCounter {
 ///
 /// # Invariants
 ///
-/// The pointer comes from `alloc_percpu(unsigned long)` and has not been freed.
+/// The pointer is from `alloc_percpu(unsigned long)` and has not been freed.
 pub struct PerCpuFlag {
     words: NonNull<usize>,
 }
@@ -220,7 +222,8 @@ impl PerCpuFlag {
         })
     }
 
-    /// Sets the flag of this CPU until the guard is dropped; `None` if it is set. Context: any, NMI included.
+    /// Sets the flag of this CPU until the guard is dropped; `None` if it is set. Context: any, NMI
+    /// included.
     #[inline(always)]
     pub fn enter<'a>(&'a self, _irqs: &'a IrqsOff) -> Option<PerCpuEntered<'a>> {
         // SAFETY: By the type invariant; `drop()` undoes it.
@@ -261,7 +264,8 @@ impl Drop for PerCpuEntered<'_> {
 #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
 #[inline(always)]
 unsafe fn set_this_cpu(words: *mut usize) -> bool {
-    // SAFETY: By the rules of this function; the address is relative to the segment. Also a barrier for the compiler.
+    // SAFETY: By the rules of this function; the address is relative to the segment. Also a barrier
+    // for the compiler.
     unsafe {
         core::arch::asm!("bts qword ptr gs:[{words}], 0", "jc {set}", words = in(reg) words,
             set = label { return false }, options(nostack))

@@ -36,7 +36,8 @@ impl Drop for PreemptOff {
 ///
 /// # Safety
 ///
-/// The section has turned preemption off on this CPU, and no other code turns it on for the section.
+/// The section has turned preemption off on this CPU, and no other code turns it on for the
+/// section.
 pub unsafe fn end() {
     enable();
 }

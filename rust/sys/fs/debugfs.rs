@@ -116,7 +116,8 @@ impl<K: Send + 'static> Drop for Owned<K> {
     }
 }
 
-// RUST-KERNEL: `kernel::debugfs` has files of one value, and no errors; ours until files can have operations (`mmap()`, `poll()`, `splice()`).
+// RUST-KERNEL: `kernel::debugfs` has files of one value, and no errors; ours until files can have
+// operations (`mmap()`, `poll()`, `splice()`).
 /// A directory. The drop removes it with its contents, subdirectories included.
 ///
 /// A subdirectory keeps its parent: the parent is removed after it. A forgotten directory is
@@ -297,7 +298,7 @@ fn listed() -> StaticGuard<KVVec<Listed>> {
     LISTED.lock()
 }
 
-/// Entry point of `debugfs.c`: removes the nodes of a module that is being unloaded. Their files
+/// Entry point of `debugfs.c`: removes the nodes of a module being unloaded. Their files
 /// are not open, since an open file keeps the module.
 ///
 /// # Safety

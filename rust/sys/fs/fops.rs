@@ -171,7 +171,8 @@ pub struct MmapRequest {
     pub writable: bool,
 }
 
-// RUST-KERNEL: `kernel::miscdevice` has the only file operations; ours until other files can have some.
+// RUST-KERNEL: `kernel::miscdevice` has the only file operations; ours until other files can have
+// some.
 /// `struct file_operations` for objects of one type.
 #[repr(transparent)]
 pub struct FileTable<T>(bindings::file_operations, PhantomData<fn(T)>);

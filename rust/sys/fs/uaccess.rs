@@ -62,8 +62,8 @@ impl UserDst {
             return 0;
         }
         let (ptr, len) = (self.ptr.as_mut_ptr(), from.len());
-        // SAFETY: The range is readable, and only copied, byte by byte, by the CPU; user memory is checked by the
-        // callee.
+        // SAFETY: The range is readable, and only copied, byte by byte, by the CPU; user memory is
+        // checked by the callee.
         let missing = unsafe { bindings::copy_to_user(ptr, from.as_ptr().cast(), len) };
         len.saturating_sub(missing)
     }

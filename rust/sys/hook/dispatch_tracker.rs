@@ -14,7 +14,8 @@ use super::Chain;
 use super::Context;
 use super::Target;
 
-// RUST-KERNEL: the guard of `kernel::sync::srcu` does not mark its task, which `can_wait()` needs; ours until hooks do without that.
+// RUST-KERNEL: the guard of `kernel::sync::srcu` does not mark its task, which `can_wait()` needs;
+// ours until hooks do without that.
 /// SRCU domain of the dispatches of one hook that may sleep.
 ///
 /// # Invariants

@@ -178,7 +178,8 @@ pub struct Parts {
     record: *mut bindings::gkh_record,
 }
 
-// SAFETY: Nothing here follows the pointers; the function does, which by the rules of `Parts::new()` may be called anywhere.
+// SAFETY: Nothing here follows the pointers; the function does, which by the rules of
+// `Parts::new()` may be called anywhere.
 unsafe impl Send for Parts {}
 // SAFETY: A shared one can only be read, and nothing here follows the pointers.
 unsafe impl Sync for Parts {}
@@ -339,7 +340,7 @@ pub(super) unsafe fn leave(exit: *const bindings::gkh_exit) {
     unsafe { inc_this_cpu((*exit.cast::<Exit>()).left) };
 }
 
-/// Disarms the exit that is being called. Returns true for the one call that did it.
+/// Disarms the exit being called. Returns true for the one call that did it.
 ///
 /// # Safety
 ///

@@ -170,7 +170,7 @@ impl PartialEq for HookRef {
     }
 }
 
-/// A module that is being unloaded.
+/// A module being unloaded.
 ///
 /// # Invariants
 ///
@@ -199,7 +199,7 @@ pub fn may_tell() -> bool {
     unsafe { bindings::ferro_hook_may_tell() }
 }
 
-/// Returns true if an address is in a module that is being unloaded, even before its exit function
+/// Returns true if an address is in a module being unloaded, even before its exit function
 /// runs.
 ///
 /// A registry refuses objects with code there: the module's notifiers may have searched for them

@@ -102,7 +102,8 @@ declare_hook! {
 
 #[cfg(CONFIG_UPROBES)]
 declare_hook! {
-    /// The instruction at an address has been executed, or not, after consumers of a uprobe were called for it.
+    /// The instruction at an address has been executed, or not, after consumers of a uprobe were
+    /// called for it.
     pub UprobeDone<'a> = c"uprobe_done" in Task(regs: *mut bindings::pt_regs, address: usize, executed: bool);
     // SAFETY: `points.c` passes these parameters.
     unsafe { c"regs, address, executed" }

@@ -323,8 +323,8 @@ impl Slot {
     ///
     /// # Safety
     ///
-    /// `address` is from [`Self::into_address`] of a slot that [`alloc`] has returned for `size` bytes, and that has been
-    /// [written](Self::write). It is used once.
+    /// `address` is from [`Self::into_address`] of a slot that [`alloc`] has returned for `size`
+    /// bytes, and that has been [written](Self::write). It is used once.
     pub unsafe fn from_address(address: usize, size: usize) -> Self {
         // INVARIANT: The caller guarantees that this was a slot without another owner. Its class
         // exists, as `alloc()` has found it.

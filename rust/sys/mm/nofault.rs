@@ -33,7 +33,8 @@ pub fn read_kernel(from: usize, to: &mut [u8]) -> bool {
 #[inline]
 pub fn read_kernel_as<T: FromBytes>(from: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: The function takes any address as its source; the destination is a local of this size.
+    // SAFETY: The function takes any address as its source; the destination is a local of this
+    // size.
     let is_read = unsafe {
         bindings::ferro_read_kernel(
             value.as_mut_ptr().cast(),
@@ -41,7 +42,8 @@ pub fn read_kernel_as<T: FromBytes>(from: usize) -> Option<T> {
             size_of::<T>(),
         )
     };
-    // SAFETY: The function has succeeded, so that all bytes are written, and by its trait any bytes are a `T`.
+    // SAFETY: The function has succeeded, so that all bytes are written, and by its trait any bytes
+    // are a `T`.
     is_read.then(|| unsafe { value.assume_init() })
 }
 
@@ -121,7 +123,7 @@ mod stack {
 
     /// # Safety
     ///
-    /// It is not called, as a stack of no bytes contains nothing.
+    /// Never called, as a stack of no bytes contains nothing.
     pub(super) unsafe fn word(_at: usize) -> u64 {
         0
     }
@@ -130,7 +132,8 @@ mod stack {
 /// Copies memory of the current process into `to`. Returns false if a byte is not in memory or
 /// cannot be read.
 pub fn read_user(from: usize, to: &mut [u8]) -> bool {
-    // SAFETY: The function takes any address as its source, and refuses those of the kernel; the destination is the slice.
+    // SAFETY: The function takes any address as its source, and refuses those of the kernel; the
+    // destination is the slice.
     let failed = unsafe {
         bindings::copy_from_user_nofault(to.as_mut_ptr().cast(), without_provenance(from), to.len())
     };
@@ -144,7 +147,8 @@ pub fn read_user(from: usize, to: &mut [u8]) -> bool {
 #[inline]
 pub fn read_user_as<T: FromBytes>(from: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: The function takes any address as its source, and refuses those of the kernel; the destination is a local of this size.
+    // SAFETY: The function takes any address as its source, and refuses those of the kernel; the
+    // destination is a local of this size.
     let failed = unsafe {
         bindings::copy_from_user_nofault(
             value.as_mut_ptr().cast(),
@@ -152,7 +156,8 @@ pub fn read_user_as<T: FromBytes>(from: usize) -> Option<T> {
             size_of::<T>(),
         )
     };
-    // SAFETY: The function has succeeded, so that all bytes are written, and by its trait any bytes are a `T`.
+    // SAFETY: The function has succeeded, so that all bytes are written, and by its trait any bytes
+    // are a `T`.
     (failed == 0).then(|| unsafe { value.assume_init() })
 }
 
@@ -216,7 +221,8 @@ pub fn write_user(to: usize, from: &[u8]) -> bool {
         if !is_there {
             return false;
         }
-        // SAFETY: The function takes any address as its destination, and refuses those of the kernel; the source is the slice.
+        // SAFETY: The function takes any address as its destination, and refuses those of the
+        // kernel; the source is the slice.
         let failed = unsafe {
             bindings::copy_to_user_nofault(
                 without_provenance_mut(at),

@@ -24,7 +24,8 @@ use crate::cpu::task::cond_resched;
 use crate::cpu::task::cond_resched_killable;
 use crate::mm::reserve_mem::Claim;
 
-// RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has `vmap()`.
+// RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has
+// `vmap()`.
 /// A contiguous mapping of pages.
 ///
 /// # Invariants
@@ -62,7 +63,7 @@ struct Pages(KVVec<*mut bindings::page>);
 impl Drop for Pages {
     fn drop(&mut self) {
         for page in &self.0 {
-            // SAFETY: The page comes from `ferro_alloc_page()`.
+            // SAFETY: The page is from `ferro_alloc_page()`.
             unsafe { bindings::__free_pages(*page, 0) };
             cond_resched();
         }
@@ -182,7 +183,8 @@ impl PageBuf {
         let Some(word) = self.word(at) else {
             return false;
         };
-        // SAFETY: `word()` has checked that it is in the memory, and aligned; the rest by the rules of this function.
+        // SAFETY: `word()` has checked that it is in the memory, and aligned; the rest by the rules
+        // of this function.
         unsafe { word.as_ptr().write_volatile(value) };
         true
     }

@@ -41,7 +41,8 @@ pub fn may_sleep() -> bool {
     unsafe { ferro_may_sleep() }
 }
 
-// RUST-KERNEL: `kernel::workqueue` takes no work from NMIs and keeps no module for it; ours until it does.
+// RUST-KERNEL: `kernel::workqueue` takes no work from NMIs and keeps no module for it; ours until
+// it does.
 /// A value in a box. It is dropped at once in a context that may sleep, and otherwise by a work
 /// item.
 ///

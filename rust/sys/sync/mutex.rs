@@ -14,7 +14,8 @@ use core::ops::DerefMut;
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
-// RUST-KERNEL: `kernel::sync::global_lock!` has to be initialised at run time; ours until a static one needs no call.
+// RUST-KERNEL: `kernel::sync::global_lock!` has to be initialised at run time; ours until a static
+// one needs no call.
 /// Data protected by a C mutex.
 pub struct StaticMutex<T> {
     lock: *mut bindings::mutex,

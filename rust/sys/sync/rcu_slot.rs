@@ -20,7 +20,8 @@ use crate::cpu::with_irqs_off;
 use crate::cpu::IrqsOff;
 use crate::sync::deferred_drop::may_sleep;
 
-// RUST-KERNEL: `kernel::sync::rcu` has sections, and no pointers that they protect; ours until it has.
+// RUST-KERNEL: `kernel::sync::rcu` has sections, and no pointers that they protect; ours until it
+// has.
 /// Slot for a reference-counted object, or none.
 ///
 /// # Invariants

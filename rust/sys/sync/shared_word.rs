@@ -141,7 +141,8 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 #[inline(always)]
 pub fn copy_slice(to: &mut [u8], from: &[u8]) {
     if to.len() == from.len() {
-        // SAFETY: Both are slices of this length, and one is borrowed mutably, so that they do not overlap.
+        // SAFETY: Both are slices of this length, and one is borrowed mutably, so that they do not
+        // overlap.
         unsafe { copy(to.as_mut_ptr(), from.as_ptr(), from.len()) };
     }
 }

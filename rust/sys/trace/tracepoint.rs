@@ -74,7 +74,7 @@ pub trait SchedSwitch: Send + Sync + 'static {
     fn switch(&self, event: &Switch);
 }
 
-/// Reason for which a probe could not be registered, armed or disarmed. Nothing has changed then.
+/// Reason why a probe could not be registered, armed or disarmed. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The kernel has no such tracepoint (`ENOENT`).
@@ -118,7 +118,8 @@ fn must_sleep() -> Result<(), Error> {
     }
 }
 
-// RUST-KERNEL: `kernel::tracepoint` fires tracepoints, and attaches nothing to them; ours until it does.
+// RUST-KERNEL: `kernel::tracepoint` fires tracepoints, and attaches nothing to them; ours until it
+// does.
 /// A probe on `sched_switch`. The drop unregisters it. The handler may drop it, too: then calls
 /// continue until a work item has unregistered it. A forgotten probe is unregistered when its
 /// module is unloaded.
@@ -129,7 +130,8 @@ pub struct SchedSwitchProbe<T: SchedSwitch> {
 impl<T: SchedSwitch> SchedSwitchProbe<T> {
     /// Registers a probe, and arms it: every later switch calls `handler`.
     ///
-    /// Context: process; sleeps. Errors: [`Error::NotFound`], and those of [`SchedSwitchProbe::arm`].
+    /// Context: process; sleeps. Errors: [`Error::NotFound`], and those of
+    /// [`SchedSwitchProbe::arm`].
     pub fn register(handler: Arc<T>) -> Result<Self, Error> {
         must_sleep()?;
         let attached = Attached::new(handler);

@@ -110,7 +110,7 @@ pub trait Surroundings {
     /// Retpolines do not change this: `goto *address` uses them.
     fn has_jump_tables(&self) -> bool;
 
-    /// Returns the reason for which the bytes of a range must not be changed, or its instructions
+    /// Returns the reason why the bytes of a range must not be changed, or its instructions
     /// not run elsewhere.
     fn reserved(&self, range: Range<u64>) -> Option<Reserved>;
 
@@ -152,7 +152,7 @@ pub enum Entry {
     Address,
 }
 
-/// Reason for which instructions cannot be displaced.
+/// Reason why instructions cannot be displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no code, or it cannot be read.

@@ -253,7 +253,7 @@ fn cold_parts() {
     // A part may jump to another, and that one back.
     for (target, wanted) in [(2, Err(BRANCH)), (5, Ok(()))] {
         let mut image = with(&jump);
-        // jmp to what follows it, as far as the parts are apart; ret; nop; jmp back
+        // jmp over the gap between the parts; ret; nop; jmp back
         image.cold = vec![0xe9, 1, 0, 0, 0, 0xc3];
         let way = (AT as i64 + target - COLD as i64 - 12) as i32;
         image

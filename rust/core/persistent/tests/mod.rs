@@ -272,7 +272,7 @@ fn a_flipped_bit_of_a_seal_costs_nothing_but_the_certainty() {
     }
 }
 
-/// A record that is being written in place, torn at each byte, with others written during it.
+/// A record being written in place, torn at each byte, with others written during it.
 #[test]
 fn a_torn_record_is_told_and_nothing_else_is_lost() {
     for timed in [0, TIMED] {

@@ -31,7 +31,7 @@ fn who_is_refused_within_a_record_leaves_the_buffer_stalled() {
     *words.after_exchange.borrow_mut() = Some(Box::new(move |words| {
         assert_eq!(write(&ring, words, 64), Err(FULL));
     }));
-    // Enters the second sub-buffer; what interrupts it does not find a third one.
+    // Enters the second sub-buffer; its interruption does not find a third one.
     assert!(write(&ring, &words, 8 + 8).is_ok());
     assert!(words.stalled.get() != 0 && ring.is_due(&words));
 }

@@ -115,7 +115,7 @@ fn looking_at_the_log_is_bounded() {
     );
 }
 
-/// The same in a handler, without a command after the failed one.
+/// Also in a handler, without a command after the failed one.
 #[test]
 fn looking_at_what_is_not_there_is_bounded() {
     for op in [Op::LogStr, Op::LogMrf] {

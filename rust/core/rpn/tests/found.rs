@@ -8,7 +8,7 @@ fn plain(op: Op) -> Insn {
     Insn::new(op)
 }
 
-/// It took the number of variables for an index, and accessed the word after the last.
+/// The old one took the number of variables for an index, and accessed the word after the last.
 #[test]
 fn the_variable_after_the_last() {
     let model = Model::new();
@@ -24,7 +24,7 @@ fn the_variable_after_the_last() {
     }
 }
 
-/// It took any indexes of the stack from the stack.
+/// The old one took any indexes of the stack from the stack.
 #[test]
 fn indexes_of_the_stack_that_were_written_over() {
     let ran = run_code(&[

@@ -36,8 +36,8 @@ pub unsafe trait Param<'a>: Sized {
 macro_rules! number {
     ($type:ty) => {
         // SAFETY: A register holds each of these, sign- or zero-extended, as C passes them; the
-        // conversion back removes the extension.
-        // Clippy takes the comment for one of the conversions, which are written with the same type.
+        // conversion back removes the extension. Clippy takes the comment for one of the
+        // conversions, which are written with the same type.
         #[allow(clippy::unnecessary_safety_comment)]
         unsafe impl Param<'_> for $type {
             #[inline(always)]
