@@ -3,10 +3,10 @@
 //! Commands of the `ferrotrace_ftrace_functions` module, each a line of text.
 //!
 //! ```text
-//! + ADDRESS...   adds functions, by the addresses that available_filter_functions_addrs lists, with 0x
-//! count          has their calls written
-//! time           has their calls written when they return, with how long they took
-//! stop           ends that
+//! + ADDRESS...   adds functions, by their addresses in available_filter_functions_addrs, with 0x
+//! count          records their calls
+//! time           records their calls when they return, with their durations
+//! stop           ends the recording
 //! ```
 
 /// A command.

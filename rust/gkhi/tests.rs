@@ -35,7 +35,7 @@ mod suite {
     }
 
     define_hook! {
-        /// A function whose result exits can give.
+        /// A function that exits can make return.
         static ASK: Ask<'a> = c"kunit_ask" in Sleep(question: u64) -> i32;
     }
 

@@ -4,10 +4,11 @@
 //!
 //! ```text
 //! gcda, version, stamp, checksum since GCC 12
-//! summary: tag, length of 2 words, runs, sum of the largest counters   (the kernel has no runs, and writes none)
+//! summary: tag, length of 2 words, runs, sum of the largest counters
+//!     (the kernel has no runs, and writes none)
 //! for each function of the object:
 //!     tag, length of 3 words, ident, checksum of lines, checksum of control flow
-//!         (or tag, 0: the function is not there)
+//!         (or tag, 0: the function is missing)
 //!     for each kind of counters of the object:
 //!         tag, length, counters of 64 bits, the low half first
 //!         (or, since GCC 11, tag, negative length: they are all zero)

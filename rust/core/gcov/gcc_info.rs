@@ -56,7 +56,7 @@ pub struct Set {
     pub address: u64,
 }
 
-/// A function whose counters belong to the object.
+/// A function with counters that belong to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Index in the object.

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! llvm_gcda_start_file(name, version, checksum)
-//!     llvm_gcda_emit_function(ident, checksum of lines, checksum of control flow)     for each function
-//!     llvm_gcda_emit_arcs(how many counters, where they are)
+//!     for each function: llvm_gcda_emit_function(ident, line checksum, control flow checksum)
+//!     llvm_gcda_emit_arcs(number of counters, their address)
 //! llvm_gcda_summary_info()
 //! llvm_gcda_end_file()
 //! ```

@@ -5,12 +5,13 @@
 //! and with 22 of rustc 1.96.
 //!
 //! ```text
-//! header of 16 words of 64 bits: magic, version, bytes of build ids, records, padding, counters, padding, bytes of
-//!     bits, padding, bytes of names, then where counters, bits and names are, tables of C++ and their names, the last
-//!     kind of values
+//! header of 16 words of 64 bits: magic, version, bytes of build ids, records, padding, counters,
+//!     padding, bytes of bits, padding, bytes of names, then the addresses of counters, bits and
+//!     names, tables of C++ and their names, the last kind of values
 //! __llvm_prf_data: a record of 64 bytes for each function
 //!     0 hash of the name   8 hash of the function   16 counters, 24 bits: from the record
-//!     32 function, 40 values   48 how many counters   52 how many values of three kinds   60 bytes of bits
+//!     32 function, 40 values   48 number of counters   52 numbers of values of three kinds
+//!     60 bytes of bits
 //! __llvm_prf_cnts: counters of 8 bytes
 //! __llvm_prf_bits: outcomes of conditions
 //! __llvm_prf_names: names of functions
@@ -151,7 +152,7 @@ impl ProfileRecord {
         }
     }
 
-    /// Checks the record with an index, whose address is `at`.
+    /// Checks the record with an index and the address `at`.
     fn check(&self, index: usize, at: u64, sections: &Sections) -> Result<(), ProfileRefusal> {
         let within = |section: &Section, distance: u64, len: u64| {
             let start = at.wrapping_add(distance).wrapping_sub(section.address);

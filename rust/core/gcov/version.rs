@@ -7,7 +7,7 @@ use core::fmt;
 /// Version word of a compiler: a letter and a digit for the major version (`B2`: 12), a digit for
 /// the minor one, and `*` for a release.
 ///
-/// LLVM writes the word of a GCC whose format it follows: `408*` until LLVM 19, `B11*` since then.
+/// LLVM writes the word of the GCC with the same format: `408*` until LLVM 19, `B11*` since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u32);
 

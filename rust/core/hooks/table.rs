@@ -248,7 +248,7 @@ impl<L: Lists, H, E> Table<L, H, E> {
         Ok(self.orphans.reserve(exits)?)
     }
 
-    /// Removes a hook whose exits are not armed. They become orphans. An error leaves everything
+    /// Removes a hook without armed exits. Its exits become orphans. An error leaves everything
     /// unchanged; after [`Table::prepare_delete`] memory is no reason for one.
     pub fn delete(&mut self, id: usize) -> Result<H, Refused> {
         let at = self.hooks().iter().position(|h| h.id == id);

@@ -63,7 +63,7 @@ pub struct Memory {
     pub rip_relative: bool,
     /// Displacement in bytes.
     pub displacement: i64,
-    /// Segment whose base is added.
+    /// Segment; its base is added.
     pub segment: Option<Segment>,
     /// True if the sum is truncated to 32 bits (prefix 67).
     pub truncated: bool,
@@ -202,7 +202,7 @@ impl Insn {
         }
     }
 
-    /// Handles 0f 01, whose members with a register operand are instructions of their own.
+    /// Handles 0f 01. Its members with a register operand are instructions of their own.
     fn flow_of_group_7(&self) -> Flow {
         let repeat = self.prefixes().repeat;
         match self.modrm().map_or(0, |modrm| modrm.0) {

@@ -43,7 +43,7 @@ pub enum Repeat {
     F3,
 }
 
-/// A segment whose base is not 0 in 64-bit mode.
+/// A segment with a base other than 0 in 64-bit mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// Prefix 64.

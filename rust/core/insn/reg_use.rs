@@ -312,7 +312,7 @@ impl Known<'_> {
         self.register(how, self.insn.base_register(self.insn.opcode()), byte);
     }
 
-    /// Handles a register whose number is not in the operands.
+    /// Handles a register that the operands do not name.
     fn fixed(&mut self, how: How, number: u8, byte: bool) {
         self.add(how, number, byte);
     }

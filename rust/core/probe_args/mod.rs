@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! %REG             a register: ax, bx, ..., r15, sp, ip, flags
-//! $argN            argument number N of the function, from 1, at its entry; a return probe keeps it from there
+//! $argN            argument number N of the function, from 1, at its entry; a return probe keeps
+//!                  that value
 //! $stack  $stackN  the stack pointer; word number N from there
-//! $retval          what the function has returned
-//! $kstack  $ustack the calls that have led here, in the kernel and in user space; without a type
-//! +N(F)  -N(F)     memory N bytes behind, or before, the address F; `+uN(F)` and `-uN(F)` are the same
+//! $retval          the return value of the function
+//! $kstack  $ustack the stack trace, in the kernel and in user space; without a type
+//! +N(F)  -N(F)     memory N bytes after, or before, the address F; so do `+uN(F)` and `-uN(F)`
 //!
-//! u8 u16 u32 u64   numbers; s8 ... with a sign, x8 ... in hexadecimal, which is also the default, x64
+//! u8 u16 u32 u64   numbers; s8 ... with a sign, x8 ... in hexadecimal; x64 is the default
 //! bW@O/S           W bits from bit O on, of S bits
 //! symbol           the address of a function
 //! string  string32 text in memory, cut to 128, or 32, bytes with its NUL; ustring is the same
@@ -21,8 +22,10 @@
 //! A condition is `LEFT OP RIGHT` without spaces; all of a probe's have to hold:
 //!
 //! ```text
-//! pid cpu comm duration NAME   the thread or its process, the CPU, the thread's name, ns in the function, an argument
-//! == != < <= > >= & ~          & holds if they have a bit in common; ~ compares text with a pattern of * and ?
+//! pid cpu comm duration NAME   the thread or its process, the CPU, the thread's name,
+//!                              ns in the function, an argument
+//! == != < <= > >= & ~          & holds if they have a bit in common;
+//!                              ~ compares text with a pattern of * and ?
 //! ```
 
 mod condition;

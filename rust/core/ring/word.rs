@@ -39,7 +39,7 @@ impl Word {
         self.0 & Self::MAX_IN_FLIGHT
     }
 
-    /// Returns the largest word whose position is not beyond `position`, for [`Words::limit`].
+    /// Returns the largest word with a position up to `position`, for [`Words::limit`].
     #[inline]
     pub fn limit_at(position: u64) -> u64 {
         Self::new(position & !7, Self::MAX_IN_FLIGHT).0

@@ -3,7 +3,8 @@
 //! An instruction, and its encoding in 16 bytes.
 //!
 //! ```text
-//! 0 op   1 a: register, width, way to exit, FROM_STACK   2 zero   4 c: target, index, number   8 d: word, count
+//! 0 op   1 a: register, width, way to exit, FROM_STACK   2 zero   4 c: target, index, number
+//! 8 d: word, count
 //! ```
 
 use super::op::Op;

@@ -27,7 +27,7 @@ pub enum Operand {
     Later,
     /// A bit's number, which may be from the stack.
     Bit,
-    /// A variable, whose index may be from the stack.
+    /// A variable; its index may be from the stack.
     Variable(Scope),
     /// Variables: the first, and their number.
     Variables(Scope),

@@ -3,8 +3,8 @@
 //! Records, the results of runs for readers, and their encoding.
 //!
 //! ```text
-//! record   0 u32 major  4 u32 minor  8 u16 fields  10 u16 exception  12 u32 CPU  then the fields, in the order of their bits,
-//!          then entries
+//! record   0 u32 major  4 u32 minor  8 u16 fields  10 u16 exception  12 u32 CPU
+//!          then the fields, in the order of their bits, then entries
 //! entry    0 u8 token  1 u16 bytes  3 the bytes
 //! ```
 //!

@@ -7,13 +7,14 @@
 //! ```text
 //! set       0 u32 magic  4 u32 version  8 u32 programs  12 u32 flags  16 u32 fields of records
 //!           20 u8 target of the log  21 3 zero  24 the programs
-//! program   0 u32 bytes of all of it  4 u8 kind of module  5 u8 flags  6 u16 bytes of the name  8 u32 points
-//!           12 u32 major  16 u32 id  20 u32 jmpmax  24 u32 logmax  28 u32 ex_logmax  32 u32 locals
-//!           36 u32 globals  40 u32 heapmax  44 4 zero  48 the name, padded  then the points
+//! program   0 u32 bytes of all of it  4 u8 kind of module  5 u8 flags  6 u16 bytes of the name
+//!           8 u32 points  12 u32 major  16 u32 id  20 u32 jmpmax  24 u32 logmax  28 u32 ex_logmax
+//!           32 u32 locals  36 u32 globals  40 u32 heapmax  44 4 zero  48 the name, padded  then the points
 //! point     0 u32 bytes of all of it  4 u8 kind  5 u8 length watched  6 u8 opcode  7 u8 flags
-//!           8 u32 instructions  12 u16 bytes of the symbol  14 2 zero  16 u32 major  20 u32 minor  24 u32 group
-//!           28 u32 type  32 u32 ex_mask  36 u32 heap_size  40 u64 max_hits  48 u64 pass_count
-//!           56 u64 offset or address  64 the symbol, padded  then the instructions, of 16 bytes each
+//!           8 u32 instructions  12 u16 bytes of the symbol  14 2 zero  16 u32 major  20 u32 minor
+//!           24 u32 group  28 u32 type  32 u32 ex_mask  36 u32 heap_size  40 u64 max_hits
+//!           48 u64 pass_count  56 u64 offset or address  64 the symbol, padded
+//!           then the instructions, of 16 bytes each
 //! ```
 
 use super::arming;
@@ -163,7 +164,7 @@ pub struct Point {
     pub log_on_fault: bool,
     /// True if `offset` is an address.
     pub is_absolute: bool,
-    /// True for a watchpoint whose address a program sets, by its minor number. Then it has no
+    /// True for a watchpoint with an address from a program, by its minor number. Then it has no
     /// symbol, and `offset` is 0.
     pub is_later: bool,
     /// Major number of its records.

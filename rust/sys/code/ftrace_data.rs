@@ -22,7 +22,7 @@ pub trait DataHandler: 'static {
     /// Data of a function.
     type Data: Send + Sync + 'static;
 
-    /// Handles the entry of a function with this data, whose site is at `ip`.
+    /// Handles the entry of a function with this data and its site at `ip`.
     ///
     /// `regs` are the registers in front of the site, except R11, which passes nothing to a
     /// function. Changes take effect, including those of `ip`. A handler that calls a function of
@@ -51,7 +51,7 @@ impl<T> SiteData<T> {
 // SAFETY: Addresses only; the promises for their use are made to `FtraceData::add()`.
 unsafe impl<T: Sync> Send for SiteData<T> {}
 
-/// Set of functions whose entries call a handler, with their data.
+/// Set of functions that call a handler at their entry, with their data.
 ///
 /// # Invariants
 ///

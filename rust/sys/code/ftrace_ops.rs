@@ -19,14 +19,14 @@ use crate::sync::mutex::StaticMutex;
 
 /// Handler for a function's entry.
 pub trait FtraceHandler: 'static {
-    /// Handles the entry of a function whose site is at `ip`, called from `parent_ip`.
+    /// Handles the entry of a function with its site at `ip`, called from `parent_ip`.
     ///
     /// `regs` are the registers in front of the site. Changes take effect, including those of `ip`.
     /// A handler that calls a function of the set is called again, and has to detect this.
     fn call(ip: usize, parent_ip: usize, regs: &mut Regs);
 }
 
-/// Set of functions whose entries call a handler.
+/// Set of functions that call a handler at their entry.
 ///
 /// # Invariants
 ///
@@ -64,7 +64,7 @@ impl<H: FtraceHandler> FtraceOps<H> {
     /// a function.
     ///
     /// The anchor is such a function, so one of these sets is registered at a time, from its first
-    /// site until it is closed. The kprobes engine has one while it has probes whose handlers
+    /// site until it is closed. The kprobes engine has one while it has probes with handlers that
     /// divert, and a little longer. Other code that wants to divert uses a probe.
     ///
     /// # Safety

@@ -50,7 +50,7 @@ bool ferro_in_kernel_init(unsigned long addr);
  */
 bool ferro_labels_may_patch(unsigned long start, unsigned long end);
 
-/* jump_label.h, static_call.h, bug.h, ibt.h, mm.h: functions that are inline in some configurations. */
+/* jump_label.h, static_call.h, bug.h, ibt.h, mm.h: functions that some configurations inline. */
 bool ferro_jump_label_reserved(unsigned long start, unsigned long end);
 bool ferro_static_call_reserved(unsigned long start, unsigned long end);
 void ferro_jump_label_lock(void);

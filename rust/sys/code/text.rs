@@ -66,7 +66,7 @@ pub fn read_text(addr: usize, to: &mut [u8]) -> Result {
     kernel::error::to_result(i32::try_from(result).unwrap_or(-1))
 }
 
-/// A module whose code is loaded.
+/// A module with loaded code.
 struct Loaded {
     module: *mut bindings::module,
     /// True if its initialisation code is loaded, too.
@@ -78,8 +78,8 @@ struct Loaded {
 ///
 /// # Invariants
 ///
-/// Only used with `text_mutex` held. Has every module whose COMING notification has arrived, and
-/// whose GOING notification has not: its memory is freed after that.
+/// Only used with `text_mutex` held. Has every module between its COMING and its GOING
+/// notification: its memory is freed after the latter.
 struct TextModules(UnsafeCell<KVVec<Loaded>>);
 
 // SAFETY: By the type invariant it is used with `text_mutex` held, which one task at a time has.
@@ -164,7 +164,7 @@ impl TextLock {
         }
     }
 
-    /// Replaces one byte of code whose value is `old`.
+    /// Replaces one byte of code with the value `old`.
     ///
     /// # Safety
     ///

@@ -18,7 +18,7 @@ struct vm_area_desc;
 /* mm.h: the request of a mapping. */
 size_t ferro_mmap_size(const struct vm_area_desc *desc);
 bool ferro_mmap_writable(const struct vm_area_desc *desc);
-/* Forbid growing the mapping, dumping it, and, unless it is writable now, making it writable later. */
+/* Forbids to grow or dump the mapping, and to make a read-only one writable later. */
 void ferro_mmap_fix(struct vm_area_desc *desc, bool writable);
 
 /* fs.h: true if the file was opened for reading. */
@@ -27,7 +27,10 @@ bool ferro_file_readable(const struct file *file);
 void ferro_file_no_positions(struct file *file);
 void ferro_get_file(struct file *file);
 
-/* splice.h: append a buffer to a locked pipe; 0, or a negative errno after which the buffer has been released. */
+/*
+ * splice.h: appends a buffer to a locked pipe. Returns 0, or a negative errno; then the buffer has
+ * been released.
+ */
 int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned int offset,
 		      unsigned int len, const struct pipe_buf_operations *ops,
 		      unsigned long private);

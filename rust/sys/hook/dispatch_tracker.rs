@@ -90,7 +90,7 @@ pub struct RetireList(KBox<Grave>);
 
 struct Grave {
     targets: KVec<Target>,
-    /// Locks of the hooks whose exits may sleep.
+    /// Locks of the hooks with exits that may sleep.
     asleep: KVec<Arc<Asleep>>,
     any: bool,
     task: bool,

@@ -313,7 +313,7 @@ impl Slot {
         false
     }
 
-    /// Returns its address, for a caller who keeps that instead. The slot stays taken until
+    /// Returns its address, for a caller that keeps that instead. The slot stays taken until
     /// [`Self::from_address`].
     pub fn into_address(self) -> usize {
         core::mem::ManuallyDrop::new(self).addr

@@ -43,7 +43,7 @@ bool ferro_page_shared(struct page *page, bool may_be_pinned);
  */
 bool ferro_read_kernel(void *to, const void *from, size_t len);
 
-/* kasan.h: unpoisons a part of a stack whose variables are out of scope. */
+/* kasan.h: unpoisons a part of a stack with variables that are out of scope. */
 void ferro_kasan_unpoison(const void *start, size_t size);
 
 #endif /* _FERROTRACE_SYS_MM_HELPERS_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values whose drop sleeps, and that may be dropped in any context.
+//! Values that sleep in their drop, and may be dropped in any context.
 //!
 //! A handler of a probe can drop the probe, where sleeping is not allowed and the handler itself is
 //! still needed. Then a work item drops it; the module of the value is not freed before that.

@@ -87,8 +87,8 @@ pub unsafe fn increment(int: *mut c_int) {
     unsafe { asm!("lock inc dword ptr [{int}]", int = in(reg) int, options(nostack)) };
 }
 
-/// Copies data whose length is known at run time only. Most records are short, and `memcpy()` is
-/// made for long ones.
+/// Copies data of a length that is known at run time only. Most records are short, and `memcpy()`
+/// is made for long ones.
 ///
 /// # Safety
 ///

@@ -133,7 +133,7 @@ pub enum Reserved {
     Ftrace,
     /// An instruction with an entry in the exception table, which has its address.
     Exception,
-    /// A trap whose handler looks the address up.
+    /// A trap, with a handler that looks the address up.
     Trap,
 }
 
@@ -181,9 +181,9 @@ pub enum Reason {
     Call,
     /// An instruction that must not be probed, for this rule.
     Unprobeable(Unprobeable),
-    /// An instruction whose length could be misjudged.
+    /// An instruction of an uncertain length.
     NewEncoding,
-    /// A call whose operand is relative to the stack pointer, which a jump would see after the
+    /// A call with an operand relative to the stack pointer, which a jump would see after the
     /// push; or an instruction that must directly follow the one before it.
     Immovable,
     /// A target is more than 2 GiB from the copy of the instructions, or there is no room for them.

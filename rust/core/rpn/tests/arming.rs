@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints whose address a program sets.
+//! Watchpoints with an address from a program.
 
 use super::*;
 

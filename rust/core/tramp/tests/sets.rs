@@ -40,7 +40,7 @@ impl Places for Room {
 #[derive(Debug, Default)]
 struct Model {
     list: Vec<(usize, [bool; FUNCTIONS])>,
-    /// Number of each function, and the number whose code its site calls.
+    /// Number of each function, and the number that its site calls.
     sets: [u16; FUNCTIONS],
     called: [u16; FUNCTIONS],
 }
@@ -178,7 +178,7 @@ fn run(steps: Vec<Step>, most: usize) {
                 let ops = (ops + 1) << 12;
                 if model.list.iter().any(|(o, _)| *o == ops) {
                     model.unregister(&mut sets, ops);
-                    // An ops whose address may be reused must not be found.
+                    // An ops with a reused address must not be found.
                     model.update_code(&mut sets, &mut codes);
                 }
             }

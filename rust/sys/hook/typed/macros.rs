@@ -12,7 +12,8 @@
 /// # use ferro_sys::{define_hook, hook};
 /// # define_hook! {
 /// #     /// The clock has ticked.
-/// #     pub static CLOCK_TICK: ClockTick<'a> = c"clock_tick" in Atomic(now: u64, late: &'a mut bool);
+/// #     pub static CLOCK_TICK: ClockTick<'a> =
+/// #         c"clock_tick" in Atomic(now: u64, late: &'a mut bool);
 /// # }
 /// # fn f(now: u64) {
 /// let mut late = false;
@@ -64,7 +65,8 @@ macro_rules! hook_is_active {
 /// # use ferro_sys::define_hook;
 /// define_hook! {
 ///     /// The clock has ticked; exits can say that it was late.
-///     pub static CLOCK_TICK: ClockTick<'a> = c"clock_tick" in Atomic(now: u64, late: &'a mut bool);
+///     pub static CLOCK_TICK: ClockTick<'a> =
+///         c"clock_tick" in Atomic(now: u64, late: &'a mut bool);
 /// }
 /// ```
 ///

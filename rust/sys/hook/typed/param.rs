@@ -164,7 +164,7 @@ impl ReturnValue for bool {
     }
 }
 
-/// Type for hooks whose function exits cannot make return.
+/// Type for hooks without a return value.
 pub enum NoReturn {}
 
 impl sealed::Sealed for NoReturn {}
