@@ -271,7 +271,7 @@ mod suite {
         let _hook = Identified::register(&SUM)?;
         let exit = Registered::<Sum>::builder(c"exit").register_exit(Digit(1))?;
         fire(1);
-        // Another CPU that took this lock now would wait for ever.
+        // Another CPU that took this lock now would wait forever.
         let guard = crate::registry::lock();
         assert!(exit.is_armed() && exit.hits() == 1);
         drop(guard);

@@ -4,10 +4,10 @@
 //! afterwards.
 //!
 //! Three copies of a [`Header`] describe the memory of a channel. The text that describes the
-//! records follows, then for each CPU the [`seal`] and the buffer, by [`Layout`]. Writers of
-//! records do not depend on this: a record costs the same as in any fast channel. The seals protect
-//! the records: [`checksum::Sealing`] makes a checksum for each sub-buffer when the kernel panics
-//! or restarts, or when the channel is closed.
+//! records follows, then for each CPU the seal ([`checksum`]) and the buffer, by [`Layout`].
+//! Writers of records do not depend on this: a record costs the same as in any fast channel. The
+//! seals protect the records: [`checksum::Sealing`] makes a checksum for each sub-buffer when the
+//! kernel panics or restarts, or when the channel is closed.
 //!
 //! [`validate::cpu`] checks a buffer that was found after a reboot, and reports which bytes are
 //! certainly records. It trusts no position, length or flag, as each may be damaged.

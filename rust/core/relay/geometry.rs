@@ -60,7 +60,7 @@ pub struct Closed {
 }
 
 impl Geometry {
-    /// The largest buffer: `relay_open()` accepts 32 bits.
+    /// Size of the largest buffer: `relay_open()` accepts sizes of up to 32 bits.
     pub const MAX_BYTES: usize = 0xffff_ffff;
 
     /// Checks the sizes that a client requests.

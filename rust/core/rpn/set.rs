@@ -9,7 +9,8 @@
 //!           20 u8 target of the log  21 3 zero  24 the programs
 //! program   0 u32 bytes of all of it  4 u8 kind of module  5 u8 flags  6 u16 bytes of the name
 //!           8 u32 points  12 u32 major  16 u32 id  20 u32 jmpmax  24 u32 logmax  28 u32 ex_logmax
-//!           32 u32 locals  36 u32 globals  40 u32 heapmax  44 4 zero  48 the name, padded  then the points
+//!           32 u32 locals  36 u32 globals  40 u32 heapmax  44 4 zero  48 the name, padded
+//!           then the points
 //! point     0 u32 bytes of all of it  4 u8 kind  5 u8 length watched  6 u8 opcode  7 u8 flags
 //!           8 u32 instructions  12 u16 bytes of the symbol  14 2 zero  16 u32 major  20 u32 minor
 //!           24 u32 group  28 u32 type  32 u32 ex_mask  36 u32 heap_size  40 u64 max_hits

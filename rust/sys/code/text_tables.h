@@ -34,9 +34,8 @@ int ferro_code_reserved(unsigned long start, unsigned long end);
 int ferro_code_entered(unsigned long start, unsigned long end);
 
 /*
- * Returns the next target outside of branches of the code from @start to before @end: of a jump
- * label or of the fixup of an exception; 0 if there is none. *@at is the position of the search, 0
- * at first.
+ * Returns the next target of a jump label or of an exception fixup in the code from @start to before
+ * @end; 0 if there is none. *@at is the position of the search, 0 at first.
  */
 unsigned long ferro_code_exit(unsigned long start, unsigned long end, unsigned long *at);
 

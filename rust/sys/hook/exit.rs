@@ -191,7 +191,7 @@ impl Parts {
     ///
     /// The function may be called with an [`Exit`] of these parts and with the parameters of the
     /// hook on which it is published, in the hook's context and under the condition, until a
-    /// [`RetireList`](super::Graveyard) has waited for that. `record` is NULL or exists as long.
+    /// [`RetireList`](super::RetireList) has waited for that. `record` is NULL or exists as long.
     pub unsafe fn new(
         function: ExitFn,
         condition: Condition,

@@ -378,6 +378,6 @@ fs_initcall(debugfs_ready);
 
 /*
  * Runs before jump labels forget the sites, and before all other notifiers that may fire a hook;
- * after the deferred drops (deferred.c).
+ * after the deferred drops (deferred_drop.c).
  */
 DEFINE_MODULE_GOING(ferro_hook_going, ferro_hook_module_going, INT_MAX - 1);

@@ -241,13 +241,13 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 extern "C" {
-    /// `deferred.c`
+    /// `deferred_drop.c`
     static mut ferro_tracepoints_lock: bindings::mutex;
 }
 
 /// Armed entries, searched when the module of a function is unloaded.
 static ENTRIES: StaticMutex<KVec<Entry>> =
-    // SAFETY: A mutex of `deferred.c` that protects nothing else.
+    // SAFETY: A mutex of `deferred_drop.c` that protects nothing else.
     unsafe { StaticMutex::new(&raw mut ferro_tracepoints_lock, KVec::new()) };
 
 impl Entry {
@@ -297,7 +297,7 @@ impl Entry {
     }
 }
 
-/// Entry point of `deferred.c`: detaches probes that a module in state GOING has forgotten.
+/// Entry point of `deferred_drop.c`: detaches probes that a module in state GOING has forgotten.
 ///
 /// # Safety
 ///

@@ -114,7 +114,7 @@ macro_rules! define_hook {
 /// declare_hook! {
 ///     /// A task that has exited is about to be freed.
 ///     pub TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
-///     // SAFETY: `points.c` passes a task, which is there until the exits have returned.
+///     // SAFETY: `points.c` passes a task that exists until the exits have returned.
 ///     unsafe { c"task" }
 /// }
 /// ```
