@@ -18,6 +18,7 @@ use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 
+use crate::context::check_context;
 use crate::error::Error;
 use crate::files;
 use crate::handle::Handle;
@@ -123,6 +124,8 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
     if next.is_none() {
         return Err(Error::Missing);
     }
+    // Before the lock of the registry is taken.
+    check_context()?;
     let limit = registry::count();
     while let Some(record) = next {
         // SAFETY: The pointer is not NULL, so it is a record of the list that the caller
