@@ -24,6 +24,16 @@ static unsigned long called;
 static char exited[64];
 static unsigned int exits;
 
+/* Where objtool lists the sites of ftrace, it leaves a file out that has a list already. */
+#ifdef CONFIG_FTRACE_MCOUNT_USE_OBJTOOL
+#define LIST_SITE
+#else
+#define LIST_SITE ".pushsection __mcount_loc, \"a\", @progbits\n" \
+	".balign 8\n" \
+	".quad 3b\n" \
+	".popsection\n"
+#endif
+
 /*
  * After a site of ftrace, without which points are refused, come instructions of 2, 3, 3 and 5 bytes. The second, at
  * LOAD_OFFSET of ../src/module.rs, is the one that loads, and nothing else.
@@ -33,10 +43,7 @@ asm(".text\n"
 	".type dprobes_selftest_read, @function\n"
 	"dprobes_selftest_read:\n"
 	"3:	call __fentry__\n"
-	".pushsection __mcount_loc, \"a\", @progbits\n"
-	".balign 8\n"
-	".quad 3b\n"
-	".popsection\n"
+	LIST_SITE
 	"	xor %eax, %eax\n"
 	"1:	mov (%rdi), %rdx\n"
 	"	mov %rdx, (%rsi)\n"
