@@ -357,9 +357,13 @@ fn interrupts() {
     let state = state();
     let number = |key| crate::control::number(&state.points[1], key);
     assert!(number("hits") >= 50, "{}", number("hits"));
-    // In the instructions around a program a hit may still be one too many.
-    let (hits, missed) = (number("hits"), number("missed"));
-    assert!(missed * 20 <= hits, "{missed} of {hits}");
+    // In the instructions around a program a hit may still be one too many. With
+    // CONFIG_TRACE_IRQFLAGS interrupts are on again before the probed code goes on.
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    if !symbols.contains(" trace_hardirqs_off\n") {
+        let (hits, missed) = (number("hits"), number("missed"));
+        assert!(missed * 20 <= hits, "{missed} of {hits}");
+    }
     assert_eq!(crate::control::number(&state.points[0], "faults"), 0);
 }
 
