@@ -33,13 +33,13 @@ static int subbuf_index(struct rchan_buf *buf, void *subbuf)
 void rst_hold_here(enum rst_hold where)
 {
 	unsigned int ms = READ_ONCE(rst.hold_ms);
-	ktime_t begin = ktime_get(), now, command;
+	ktime_t begin = ktime_get_mono_fast_ns(), now, command;
 
 	if (atomic_cmpxchg(&rst.hold, where, RST_HOLDING) != where)
 		return;
 	do {
 		cpu_relax();
-		now = ktime_get();
+		now = ktime_get_mono_fast_ns();
 		command = READ_ONCE(rst.command);
 		if (ms && ktime_after(command, begin) && ktime_after(now, ktime_add_ms(command, ms)))
 			break;

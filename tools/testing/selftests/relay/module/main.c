@@ -166,7 +166,7 @@ static int channel_command(const struct ctl_args *a)
 	if (!rst.chan)
 		return -ENODEV;
 	/* whoever is held is so for this one */
-	WRITE_ONCE(rst.command, ktime_get());
+	WRITE_ONCE(rst.command, ktime_get_mono_fast_ns());
 	return ctl_run(a, channel_commands);
 }
 
