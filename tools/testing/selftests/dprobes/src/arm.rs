@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints whose address a program says.
+//! Tests of watchpoints whose address is given by a program.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -46,7 +46,7 @@ fn store(n: usize, value: u64) {
     std::hint::black_box(WORDS[n].load(Relaxed));
 }
 
-/// Arms the watchpoint with what this process gives to the system call.
+/// Arms the watchpoint with the argument that this process passes to the system call.
 const ARMS: [Insn; 3] = [
     Insn::register(Op::PushU, Register::Di),
     Insn::with(Op::Arm, WATCH),
@@ -72,7 +72,8 @@ fn watchpoint() -> Point {
     }
 }
 
-/// A program that arms, and what a watchpoint runs; the latter is the second point.
+/// A program that arms a watchpoint, and the program of the watchpoint. The latter is the second
+/// point.
 struct Arming<'a> {
     program: Program<'a>,
     watch: Point,
@@ -110,13 +111,13 @@ impl<'a> Arming<'a> {
     }
 }
 
-/// One that can be armed.
+/// A set with a watchpoint that can be armed.
 pub fn set() -> Vec<u8> {
     Arming::new(&ARMS, &COUNTS).bytes()
 }
 
-/// Arms and disarms, while there may be no memory for what does it: then nothing is watched, and the state says so, until a program
-/// arms it again.
+/// Arms and disarms. If memory for the work item is short, nothing is watched and the state says
+/// so, until a program arms the watchpoint again.
 pub fn arms() {
     Arming::new(&ARMS, &COUNTS).load();
     say(address(0));
@@ -151,7 +152,7 @@ fn is_in(state: &'static str) -> impl Fn(&Keys) -> bool {
     move |point| point["state"] == state && point["address"] == "0x0"
 }
 
-/// Who changes an object of a module, from when it is there until it is freed.
+/// Watches an object of a module from its allocation until it is freed.
 fn object() {
     let _module = Loaded::new();
     take_records();
@@ -191,22 +192,22 @@ fn object() {
     let write = |value: u64| std::fs::write(parameter("object"), value.to_string()).unwrap();
     assert!(is_in("disarmed")(&state().points[1]));
     for round in 1..3 {
-        // It is there with this word, and is watched from some time later on.
+        // The object is allocated with this word, and is watched some time later.
         write(round * 100);
         becomes(|point| point["state"] == "active" && point["address"] != "0x0");
         write(round * 100 + 1);
         write(round * 100 + 2);
-        // It goes.
+        // Frees the object.
         write(0);
         becomes(is_in("disarmed"));
     }
-    // Until it is disarmed, the memory's allocator, and what checks memory, may write there, too.
+    // Until the watchpoint is disarmed, the allocator and memory checkers may write there, too.
     let mut words = words_of(&take_records());
     words.retain(|word| (1..1000).contains(word));
     assert_eq!(words, [101, 102, 201, 202]);
 }
 
-/// It moves to another address, and then watches nothing.
+/// Moves the watchpoint to another address; then it watches nothing.
 fn again() {
     Arming::new(&ARMS, &COUNTS).load();
     let first = state();
@@ -252,7 +253,7 @@ fn itself() {
     assert_eq!(state().locals[0][0], 2);
 }
 
-/// What cannot be watched; then another address.
+/// Arms with an address that cannot be watched, then with another address.
 fn bad_address() {
     Arming::new(&ARMS, &COUNTS).load();
     // Not a multiple of the length, and where the CPU's entry is.
@@ -306,7 +307,7 @@ fn no_register() {
     }
     store(4, 1);
     assert_eq!(state().locals[0][0], 1);
-    // It needs no second one to move.
+    // Moving needs no second watchpoint.
     say(address(1));
     becomes(is_watched(address(1)));
     // None is free but that which it gives back.
@@ -317,7 +318,7 @@ fn no_register() {
     fixed(4, "e").load();
 }
 
-/// When its program has run as often as it may, it watches nothing for ever.
+/// Uses up the program's permitted runs; then the watchpoint watches nothing.
 fn used_up() {
     let mut arming = Arming::new(&ARMS, &COUNTS);
     arming.watch.max_hits = 1;
@@ -377,13 +378,13 @@ fn refused() {
     refused(&arming, "have the minor number 7");
 }
 
-/// A program of a module watches nothing when that has gone.
+/// Unloads the module of a program; then the program watches nothing.
 fn module_goes() {
     let mut arming = Arming::new(&ARMS, &COUNTS);
     arming.program.name = crate::module::NAME;
     arming.program.header.kind = ModuleKind::Module;
     arming.program.symbol = "dprobes_selftest_take";
-    // The object, whoever makes it.
+    // The object, whichever task allocates it.
     arming.program.code = [&[Insn::register(Op::PushR, Register::Di)], &ARMS[1..]].concat();
     arming.load();
     for _ in 0..2 {
@@ -410,7 +411,7 @@ fn reload() {
     );
 }
 
-/// The engine goes while it is armed, and just after it was asked to be.
+/// Unloads the engine while a watchpoint is armed, and just after arming was requested.
 fn unload() {
     for waits in [true, false] {
         Arming::new(&ARMS, &COUNTS).load();
@@ -425,8 +426,8 @@ fn unload() {
     }
 }
 
-/// It is armed on all CPUs, here and there, while it is hit, and its program replaced and removed; modules that have work done later
-/// can go meanwhile.
+/// Arms on all CPUs while the watchpoint is hit and its program is replaced and removed. Modules
+/// with deferred work can be unloaded at the same time.
 fn storm() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

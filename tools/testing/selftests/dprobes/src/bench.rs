@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a hit costs: "dprobes_test bench", in a guest where a nanosecond is an instruction. Prints a figure a line.
+//! Costs of a hit: "dprobes_test bench", in a guest where a nanosecond is an instruction. Prints
+//! one figure per line.
 
 use std::process::Command;
 use std::time::Instant;
@@ -15,7 +16,8 @@ use crate::testlib::*;
 
 const CALLS: u64 = 500;
 
-/// Nanoseconds of a call, apart from what the call costs without any probe: the least of some, as the kernel also has other work.
+/// Nanoseconds of a call, less the cost of the call without a probe. Takes the minimum of several
+/// runs, as the kernel also has other work.
 fn per_call(bare: f64) -> f64 {
     call(CALLS / 10);
     let once = |_| {
@@ -33,7 +35,7 @@ const SYSCTL: &str = "/proc/sys/debug/kprobes-optimization";
 struct Place {
     name: &'static str,
     offset: u64,
-    /// Whether there is a jump and not a breakpoint.
+    /// True if the probe is a jump and not a breakpoint.
     jumps: bool,
 }
 
@@ -55,7 +57,8 @@ impl Place {
         }
         for _ in 0..1000 {
             if is_jump() {
-                // It is said of it before it is there: a grace period of tasks comes between.
+                // The state announces the jump before it is placed: an RCU-tasks grace period lies
+                // between.
                 return std::thread::sleep(std::time::Duration::from_secs(3));
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
@@ -166,7 +169,7 @@ pub fn run() {
     commands(bare);
 }
 
-/// What a hit costs at a place.
+/// Measures the cost of a hit at a place.
 fn at(place: Place, bare: f64) {
     let exit = Insn::new(Op::Exit);
     let run = |code: &[Insn]| program(place, code, bare);
@@ -199,7 +202,7 @@ fn at(place: Place, bare: f64) {
     show("empty_post", empty(place, true, bare));
 }
 
-/// What a command costs.
+/// Measures the cost of commands.
 fn commands(bare: f64) {
     let exit = Insn::new(Op::Exit);
     let start = [Insn::push(3)];

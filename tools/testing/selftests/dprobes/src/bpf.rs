@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! BPF programs that do what probe programs do, at the same place: what bpftrace or a client of libbpf loads for such a job, without
-//! either. For the benchmark.
+//! BPF programs that do the job of probe programs at the same place, as bpftrace or a client of
+//! libbpf would load them, without either. For the benchmark.
 
 use std::ffi::CString;
 use std::fs::read_to_string;
@@ -44,7 +44,7 @@ mod abi {
     pub const PERF_IOC_SET_BPF: u64 = 0x4004_2408;
 }
 
-/// Offsets of two registers in what a program is given, `struct pt_regs`.
+/// Offsets of two registers in the context of a program, `struct pt_regs`.
 const SI: i16 = 104;
 const DI: i16 = 112;
 
@@ -110,24 +110,24 @@ const EXIT: u64 = insn(0x95, R0, R0, 0, 0);
 
 /// A map's address.
 fn map(to: R, map: &OwnedFd) -> [u64; 2] {
-    // The register that an immediate comes from says what it is: the number of a file.
+    // The source register of the immediate says that the immediate is a file descriptor.
     [insn(0x18, to, R1, 0, map.as_raw_fd() as u32), 0]
 }
 
-/// What a program does.
+/// Job of a program.
 #[derive(Clone, Copy)]
 pub enum Job {
     /// Nothing.
     Nothing,
     /// Counts by process, in a hash table.
     CountInHash,
-    /// The same in an array, by the last byte of the process's number.
+    /// Counts in an array, by the last byte of the process's number.
     CountInArray,
     /// Logs two registers to a ring buffer.
     RingBuffer,
-    /// The same with the time.
+    /// Writes to a ring buffer, with the time.
     RingBufferTimed,
-    /// The same to a buffer of perf's.
+    /// Writes to a buffer of perf.
     PerfBuffer,
 }
 
@@ -198,7 +198,7 @@ fn checked(result: c_long, what: &str) -> i32 {
     result as i32
 }
 
-/// The system call, with what `attr` points to being right for the command.
+/// Makes the bpf(2) system call. `attr` must be right for the command.
 fn bpf<T>(command: i32, attr: &T, what: &str) -> i32 {
     // SAFETY: The kernel reads as many bytes as there are. What it writes to is where `attr` says, and there for its callers.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, size_of::<T>()) };
@@ -206,7 +206,7 @@ fn bpf<T>(command: i32, attr: &T, what: &str) -> i32 {
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: A system call has just returned it, so that nobody else owns it.
+    // SAFETY: A system call has just returned it, so it has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -230,7 +230,7 @@ fn perf_event(mut attr: PerfAttr, cpu: i32) -> OwnedFd {
 
 /// A program that is attached, until this is dropped.
 pub struct Attached {
-    // The probe goes before what its program uses.
+    // The probe is dropped before the maps and buffers that its program uses.
     _probe: OwnedFd,
     _program: OwnedFd,
     map: Option<OwnedFd>,
@@ -280,7 +280,7 @@ impl Attached {
         }
     }
 
-    /// What a program that counts has counted for this process.
+    /// Returns the count that a counting program has for this process.
     pub fn counted(&self, key: u32) -> u64 {
         let mut value = 0u64;
         let attr = MapElement {
@@ -295,7 +295,7 @@ impl Attached {
     }
 }
 
-/// A map with perf's buffer of the first CPU, in which the newest records stay.
+/// Creates a map with the perf buffer of the first CPU, which keeps the newest records.
 fn perf_buffer() -> (OwnedFd, OwnedFd) {
     let map = create_map(abi::MAP_PERF_EVENT_ARRAY, 4, 4, 64);
     let attr = PerfAttr {
@@ -304,7 +304,7 @@ fn perf_buffer() -> (OwnedFd, OwnedFd) {
         period: 1,
         sample: abi::PERF_SAMPLE_RAW,
         flags: abi::PERF_ATTR_BACKWARD,
-        // Nobody waits.
+        // No reader waits.
         wakeup: u32::MAX,
         ..Default::default()
     };

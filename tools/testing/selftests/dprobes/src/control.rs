@@ -14,7 +14,7 @@ pub const DIR: &str = "/sys/kernel/debug/ferrotrace_dprobes";
 /// An open file.
 pub struct Control(File);
 
-/// What a line tells of a point.
+/// Keys and values of a point's line.
 pub type Keys = HashMap<String, String>;
 
 /// The state of everything.
@@ -27,7 +27,7 @@ pub struct State {
     /// Of each program.
     pub locals: Vec<Vec<u64>>,
     pub globals: Vec<u64>,
-    /// What a reset has taken: lines for programs, and one for the global variables.
+    /// Lines that a reset has taken: those for programs, and one for the global variables.
     pub taken: Vec<Keys>,
     pub klog: Keys,
 }
@@ -39,7 +39,7 @@ impl Control {
         Self(file.expect("cannot open control"))
     }
 
-    /// Writes a set or a command; the error is what the file says.
+    /// Writes a set or a command; the error is the one that the file returns.
     pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let written = (&self.0).write(bytes)?;
         assert_eq!(written, bytes.len());
@@ -94,7 +94,7 @@ pub fn number(keys: &Keys, key: &str) -> u64 {
     keys[key].parse().unwrap()
 }
 
-/// `key=value ...`, of which `name` is the rest of the line.
+/// Parses `key=value ...`; the value of `name` is the rest of the line.
 fn keys(text: &str) -> Keys {
     let (text, name) = text.split_once(" name=").unwrap_or((text, ""));
     let keys = text

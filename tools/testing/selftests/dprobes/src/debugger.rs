@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What programs exit to: the kernel's debugger, which the module `dprobes_kgdb` is the other end of, and a crash.
+//! Tests of exits to the kernel's debugger, at whose other end is the module `dprobes_kgdb`, and to
+//! a crash.
 
 use ferro_core::rpn::*;
 
@@ -41,8 +42,8 @@ fn asks(offset: u64) -> Program<'static> {
     program
 }
 
-/// At the entry, at a breakpoint, and where records wait: the kernel stops once for each hit, and goes on. What was logged is written
-/// before. Nothing stops where nobody is connected.
+/// Stops once for each hit, and continues: at the entry, at a breakpoint, and where records wait.
+/// Earlier records are written first. Without a connected debugger nothing stops.
 fn stops() {
     for offset in [0, behind_entry(), offset_that_waits()] {
         asks(offset).load();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files that are probed, while others take their names, or change them. The kernel's log says whether that has done harm.
+//! Tests of probed files while other files take their names, or change them. The kernel's log says
+//! if that has done harm.
 
 use std::fs::File;
 use std::io::BufRead;
@@ -27,7 +28,7 @@ pub const CASES: &[Case] = &[
 
 const COUNTS: [Insn; 2] = [Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)];
 
-/// A copy of this program, which goes with this.
+/// A copy of this program, which is removed on drop.
 struct Copied(PathBuf);
 
 impl Copied {
@@ -41,7 +42,7 @@ impl Copied {
         self.0.to_str().unwrap()
     }
 
-    /// Calls what is probed so many times in a process of this file.
+    /// Calls the probed function `n` times in a process of this file.
     fn calls(&self, n: u64) {
         let status = Command::new(&self.0).arg(format!("child={n}")).status();
         assert!(status.unwrap().success());
@@ -54,7 +55,7 @@ impl Drop for Copied {
     }
 }
 
-/// What a process does that is started for this: calls what is probed 10 times for each line.
+/// Body of a child process: calls the probed function 10 times for each line.
 pub fn follow() {
     for line in std::io::stdin().lines() {
         line.unwrap();
@@ -63,7 +64,7 @@ pub fn follow() {
     }
 }
 
-/// A process of a file that calls what is probed when it is told to.
+/// A process of a file that calls the probed function on request.
 struct Following(Child, BufReader<std::process::ChildStdout>);
 
 impl Following {
@@ -94,7 +95,8 @@ impl Drop for Following {
     }
 }
 
-/// Another file that takes its name is not probed; who runs the old one still hits the point, also when it has no name any more.
+/// Replaces the file: the new file of this name is not probed. A process that runs the old file
+/// still hits the point, also when the file has no name left.
 fn replaced() {
     let file = Copied::new("replaced");
     user::program(file.path(), &COUNTS).load();
@@ -132,14 +134,14 @@ fn is_current() {
         assert_eq!(state().points[0]["state"], "active");
         change(&file, &other);
         assert_eq!(state().points[0]["state"], "replaced");
-        // Who runs it still hits the point.
+        // The process that runs the old file still hits the point.
         running.calls();
         assert_eq!(state().number("hits"), 10);
         crate::control::remove_all();
     }
 }
 
-/// An overlay whose lower directory has a copy of this program.
+/// An overlay with a copy of this program in its lower directory.
 struct Overlay(PathBuf);
 
 impl Overlay {
@@ -173,7 +175,8 @@ impl Drop for Overlay {
     }
 }
 
-/// A point says that the file of an overlay has been copied up: processes that start later run the copy.
+/// Checks that a point reports that the file of an overlay was copied up: processes that start
+/// later run the copy.
 fn copied_up() {
     let overlay = Overlay::new();
     // Removed with the overlay.
@@ -201,7 +204,7 @@ fn written_to() {
     program.load();
     file.calls(5);
     let contents = File::options().write(true).open(&file.0).unwrap();
-    // What it was before, and then breakpoints, which nobody but uprobes has a use for.
+    // The original code, and then breakpoints, which only uprobes uses.
     let code = std::fs::read(&file.0).unwrap();
     let offset = program.point.offset;
     let at = offset as usize;
@@ -211,7 +214,7 @@ fn written_to() {
     let contents = File::options().write(true).open(&file.0).unwrap();
     contents.write_all_at(&[0xcc; 16], offset).unwrap();
     drop(contents);
-    // It is killed, or goes on.
+    // The process is killed, or continues.
     let _ = Command::new(&file.0).arg("child=5").status();
     assert!(state().number("hits") >= 5);
     crate::control::remove_all();

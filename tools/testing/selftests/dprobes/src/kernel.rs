@@ -136,7 +136,7 @@ fn rem() {
     let state = state();
     assert_eq!(state.locals[0][0], 1);
     assert_eq!(state.points[0]["state"], "removed");
-    // Its breakpoint is given back meanwhile.
+    // Its breakpoint is removed in the meantime.
     assert!(state.number("hits") >= 1);
     // Not one for each hit after that.
     assert_eq!(state.number("runs"), 1);
@@ -278,7 +278,7 @@ fn argument() {
     assert!(text.contains("UNSAFE_WRITES"), "{text}");
     let program = program.with_writes();
     program.load();
-    // SAFETY: It takes a number, of which there is no process.
+    // SAFETY: The system call takes a number, and no process has this one.
     let group = unsafe { libc::syscall(libc::SYS_getpgid, 777_777) };
     // SAFETY: It takes a number.
     let own = unsafe { libc::getpgid(0) };
@@ -321,7 +321,7 @@ fn verifies() {
     assert_eq!(state().locals[0], [1, 0, 1, 0]);
 }
 
-/// Hits in interrupts come after a program that runs, not into it.
+/// Checks that hits in interrupts run after the running program, not inside it.
 fn interrupts() {
     Program::new(&in_this_process(&[
         Insn::push(20_000),
@@ -367,8 +367,8 @@ fn interrupts() {
     assert_eq!(crate::control::number(&state.points[0], "faults"), 0);
 }
 
-/// A process's memory is written where it runs itself, and not by threads of the kernel, which have its page tables in use after
-/// it, on the same CPU.
+/// Writes the memory of a process only where that process runs. Kernel threads that borrow its page
+/// tables on the same CPU do not write it.
 fn user_memory() {
     static WORD: AtomicU64 = AtomicU64::new(0);
     let store = |value| {
@@ -402,7 +402,7 @@ fn user_memory() {
     assert_eq!(state.locals[0][0], 0);
 }
 
-/// Goes on somewhere else: the function returns at once, with a value of the program's.
+/// Resumes elsewhere: the function returns at once, with a value from the program.
 fn result() {
     let names = std::fs::read_to_string("/proc/kallsyms").unwrap();
     // A function of the kprobes API that only returns.
@@ -427,7 +427,7 @@ fn result() {
         // SAFETY: It takes a number.
         let group = unsafe { libc::syscall(libc::SYS_getpgid, 0) };
         assert_eq!(group, 4321);
-        // The instruction is not executed, but what was logged is there.
+        // The instruction is not executed, but the logged record is present.
         assert_eq!(take_records().len(), 1);
     }
 }
@@ -474,7 +474,7 @@ fn globals() {
     assert_eq!(state.globals.len(), 256);
 }
 
-/// What all CPUs add to one variable is all there.
+/// Checks that the additions of all CPUs to one variable add up.
 fn every_cpu_counts() {
     const CALLS: u64 = 20_000;
     Program::new(&in_this_process(&[

@@ -113,7 +113,8 @@ fn opcode() {
     assert_eq!(second.locals[0][0], 3);
 }
 
-/// The second program at a place is compared as the first one: with the instruction, not with the breakpoint.
+/// Compares the opcode of a second program at a place, as for the first one: with the instruction,
+/// not with the breakpoint.
 fn opcode_beside() {
     for offset in [0, behind_entry()] {
         let right = first_byte(offset);
@@ -135,10 +136,11 @@ fn opcode_beside() {
     }
 }
 
-/// Of an instruction of the function that is probed, as a program sees it while nothing else is there.
+/// Returns the first byte of an instruction of the probed function, as a program sees it without
+/// any other probe.
 fn first_byte(offset: u64) -> u8 {
     if offset == 0 {
-        // What ftrace has there.
+        // The first byte of ftrace's no-op.
         return 0x0f;
     }
     let mut program = counting();
@@ -193,7 +195,7 @@ fn merge() {
     assert!(text.contains("fewer local variables"), "{text}");
 }
 
-/// What the state tells of a program is true of all its points.
+/// Checks that the state of a program holds for all its points.
 fn merge_differs() {
     let mut program = counting();
     program.load();
@@ -275,7 +277,8 @@ fn commands() {
     assert!(control.state().programs.is_empty());
 }
 
-/// What a reset says that variables were and what comes after it are all that was counted, while others count.
+/// Checks that no count is lost while others count: the values that a reset returns and the later
+/// ones are the total.
 fn reset_loses_nothing() {
     const CALLS: u64 = 30_000;
     let control = Program::new(&in_this_process(&[
@@ -351,7 +354,7 @@ fn random_bytes() {
     }
 }
 
-/// A module that comes, goes, and comes again.
+/// Loads, unloads and reloads a module with a point.
 fn in_module() {
     module::at_init().load();
     assert_eq!(state().points[0]["state"], "waiting");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the engine itself refuses under lockdown: a file that was open before stays open.
+//! Refusals of the engine itself under lockdown: a file that was open before stays open.
 
 use std::fs::OpenOptions;
 use std::panic::catch_unwind;
@@ -25,7 +25,7 @@ const LEVEL: &str = "/sys/kernel/security/lockdown";
 pub fn case(number: usize, name: &str, run: fn()) -> bool {
     let mut mount = Command::new("mount");
     mount.args(["-t", "securityfs", "securityfs", "/sys/kernel/security"]);
-    // It may be mounted already.
+    // The file system may be mounted already.
     let _ = mount.stderr(std::process::Stdio::null()).status();
     if !std::fs::exists(LEVEL).unwrap() {
         println!("ok {number} {name} # SKIP no lockdown");
@@ -63,7 +63,7 @@ fn refused(program: &Program<'_>, why: &str) {
     assert!(text.contains(why), "{text}");
 }
 
-/// The file cannot be opened any more.
+/// Checks that the file can no longer be opened.
 fn is_closed() {
     let error = OpenOptions::new()
         .write(true)
@@ -71,7 +71,7 @@ fn is_closed() {
     assert_eq!(error.unwrap_err().raw_os_error(), Some(libc::EPERM));
 }
 
-/// What writes cannot be loaded; what reads can.
+/// Checks that programs that write cannot be loaded, and programs that read can.
 fn integrity() {
     let before = counts("before");
     control().write(&before.bytes()).unwrap();
@@ -90,7 +90,7 @@ fn integrity() {
     );
 }
 
-/// Nothing can be loaded. What is there stays, and can be removed.
+/// Checks that nothing can be loaded. Loaded programs stay, and can be removed.
 fn confidentiality() {
     std::fs::write(LEVEL, "confidentiality").unwrap();
     is_closed();
@@ -100,7 +100,7 @@ fn confidentiality() {
         "UNSAFE_WRITES is not permitted",
     );
     call(1);
-    // The file shows what there was when it was first read after a write.
+    // The file shows the state at the first read after a write.
     control().write(b"remove reads").unwrap();
     let state = control().state();
     assert_eq!((state.programs.len(), state.locals[0][0]), (1, 3));

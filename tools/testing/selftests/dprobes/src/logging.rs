@@ -125,7 +125,8 @@ fn after_the_instruction() {
     }
 }
 
-/// Two words of memory, on the stack and elsewhere, and other lengths, are what `push mem` finds there.
+/// Logs two words of memory, on the stack and elsewhere, and other lengths: the values are those
+/// that `push mem` reads.
 fn memory() {
     let process = u64::from(std::process::id());
     Program::new(&[Insn::new(Op::Exit)]).load();
@@ -186,7 +187,8 @@ fn memory() {
     }
 }
 
-/// Points of one instruction each have their record of each hit, of whatever length, also where another one aborts.
+/// Checks that points of one instruction have a record of each hit, of any length, also where
+/// another point aborts.
 fn beside() {
     const CALLS: u64 = 20;
     let exit = Insn::new(Op::Exit);
@@ -242,7 +244,8 @@ fn beside() {
     }
 }
 
-/// Points of one instruction whose records are too long together: what is not kept is counted.
+/// Checks points of one instruction whose records are too long together: dropped records are
+/// counted.
 fn room() {
     static BYTES: [u8; 4000] = [7; 4000];
     const CALLS: u64 = 10;
@@ -279,7 +282,7 @@ fn room() {
     }
 }
 
-/// What does not fit is left out; an exception says so if it is wanted.
+/// Checks that data beyond the limit is left out; an exception reports it if wanted.
 fn limit() {
     take_records();
     let mut program = Program::new(&in_this_process(&[

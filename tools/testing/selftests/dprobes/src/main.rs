@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         used_up::CASES,
         storm::CASES,
         debugger::cases(),
-        // It cannot be undone.
+        // Lockdown cannot be undone, so these are last.
         lockdown::CASES,
     ]
     .concat();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens while a set is being loaded or unloaded: nothing of it runs, nobody waits for it.
+//! Tests during a load or unload of a set: none of its programs runs, and no other task waits for
+//! it.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -30,7 +31,8 @@ pub const CASES: &[Case] = &[
 
 static WORD: AtomicU64 = AtomicU64::new(0);
 
-/// The file by which programs are loaded is no code. Opening it takes the table's lock.
+/// Loads with the control file itself as the probed file. The control file is no code. Opening it
+/// takes the table's lock.
 fn own_file() {
     let path = format!("{}/control", crate::control::DIR);
     let (errno, _) = user::program(&path, &[Insn::new(Op::Exit)]).refused();
@@ -38,14 +40,14 @@ fn own_file() {
     assert!(state().programs.is_empty());
 }
 
-/// A file whose opening waits for the lease that this has.
+/// A file under a lease of this process: opening it waits.
 struct Leased(File, String);
 
 impl Leased {
     fn new() -> io::Result<Self> {
-        // Longer than anybody waits here.
+        // Longer than any task waits here.
         std::fs::write("/proc/sys/fs/lease-break-time", "600")?;
-        // Which tells that somebody wants the file, and would end the process.
+        // SIGIO says that another task wants the file, and would end the process.
         // SAFETY: Ignores a signal that this program does not use.
         unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
         let path = format!("/dev/shm/dprobes_leased.{}", std::process::id());
@@ -75,7 +77,8 @@ impl Drop for Leased {
     }
 }
 
-/// Modules come and go, programs are loaded, the state is told, while another set waits for a file to be opened.
+/// Loads and unloads modules, loads programs and reads the state while another set waits for a file
+/// to be opened.
 fn modules() {
     if !std::fs::metadata("/dev/shm").is_ok_and(|dir| dir.is_dir()) {
         execute("mkdir", "/dev/shm");
@@ -103,7 +106,7 @@ fn modules() {
             Program::new(&[Insn::new(Op::Exit)]).load();
             state().programs.len()
         });
-        // If they wait for the lease they have to come to their end, too.
+        // If these tasks wait for the lease, they have to finish, too.
         while !others.is_finished() && start.elapsed() < Duration::from_secs(120) {
             thread::sleep(Duration::from_millis(10));
         }
@@ -118,7 +121,8 @@ fn modules() {
     assert_eq!(state().programs.len(), 2);
 }
 
-/// Points of a set that cannot be loaded do not run, nor count: in user space, watched, in the kernel.
+/// Checks that points of a set that cannot be loaded neither run nor count: in user space, watched,
+/// in the kernel.
 fn nothing_runs() {
     let code = [Insn::with(Op::IncGv, 0), Insn::new(Op::Exit)];
     let path = user::path();
@@ -174,7 +178,7 @@ fn nothing_runs() {
                 assert!(state.error.is_some() && state.programs.is_empty());
                 assert_eq!(state.globals[0], 0);
             }
-            // And those of one that can be do.
+            // The points of a set that can be loaded do run.
             control.write(&good).unwrap();
             thread::sleep(Duration::from_millis(300));
             let state = state();
@@ -190,7 +194,8 @@ fn nothing_runs() {
     });
 }
 
-/// What runs at the points of a program is waited for at once, not for one after another.
+/// Checks that an unload waits once for the runs at all points of a program, not once for each
+/// point.
 fn many_go() {
     const MANY: usize = 1000;
     let code = [Insn::new(Op::Exit)];

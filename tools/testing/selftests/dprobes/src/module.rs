@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What takes the module of this directory: instructions that fault, calls, klog.
+//! Tests that need the module of this directory: instructions that fault, calls, klog.
 
 use std::io;
 
@@ -74,7 +74,8 @@ fn load(address: u64) -> io::Result<()> {
     std::fs::write(parameter("load"), format!("{address:#x}"))
 }
 
-/// What was logged before an instruction that then faults is not there, unless the point says so.
+/// Checks that records logged before a faulting instruction are discarded, unless the point asks
+/// for them.
 fn fault_discards() {
     let _module = Loaded::new();
     for (log_on_fault, logged) in [(false, 1), (true, 2)] {
@@ -111,7 +112,8 @@ fn fault_discards() {
     }
 }
 
-/// The same where the program is one of those whose record is not made by running it; and the memory that it logs is there, or not.
+/// Checks the same for programs whose record is made without running them. The memory that they log
+/// is present, or not.
 fn plain_discards() {
     let _module = Loaded::new();
     for (address, logged) in [
@@ -140,7 +142,8 @@ fn plain_discards() {
     }
 }
 
-/// Records wait where the instruction may fault, and only there; where they do not wait, they are there as well.
+/// Checks that records wait where the instruction may fault, and only there. Records that do not
+/// wait are written as well.
 fn waits() {
     let _module = Loaded::new();
     // After ftrace's site: xor, mov from memory, mov to memory, mov of a number.
@@ -152,7 +155,8 @@ fn waits() {
         assert_eq!(state().number("waits"), waits, "{offset}");
         on_one_cpu(|| load(0).unwrap());
         assert_eq!(take_records().len(), 1, "{offset}");
-        // One that goes on elsewhere waits to see whether it does; one that is to log faults, does not.
+        // A program that resumes elsewhere waits, to see if it does. A program that logs faults
+        // does not wait.
         program.code.splice(
             0..0,
             [
@@ -188,7 +192,8 @@ fn fault_and_load() {
     });
 }
 
-/// The record of an instruction that has faulted is not written at a later hit, at which the program does not run.
+/// Checks that the record of a faulted instruction is not written at a later hit, where the program
+/// does not run.
 fn nothing_stale() {
     let _module = Loaded::new();
     take_records();
@@ -199,7 +204,7 @@ fn nothing_stale() {
             let mut program = at_load(&logs(end));
             program.point.max_hits = max_hits;
             program.load();
-            // Another, at the same instruction, whose records are its own.
+            // Another program at the same instruction, with records of its own.
             let mut other = at_load(&[Insn::push(8), Insn::with(Op::Log, 1), Insn::new(Op::Exit)]);
             other.point.pass_count = 1;
             other.set.flags = MERGE;
@@ -215,7 +220,7 @@ fn nothing_stale() {
             }
             let state = state();
             assert_eq!(state.points[0]["state"], state_after);
-            // The breakpoint may have gone before the second.
+            // The breakpoint may be removed before the second hit.
             assert!(matches!(state.number("hits"), 1 | 2));
             assert_eq!(state.number("runs"), 1);
             crate::control::remove_all();
@@ -235,8 +240,8 @@ fn nothing_stale() {
     }
 }
 
-/// What a program logs before it goes to the debugger is there at once: nobody may come back. There is none here, so that the
-/// instruction goes on, and faults.
+/// Checks that records logged before an exit to the debugger are written at once, as the debugger
+/// may never return. Without a debugger here, the instruction is executed, and faults.
 fn exit_keeps() {
     let _module = Loaded::new();
     for (way, logged) in [(0, 1), (1, 2)] {
@@ -272,7 +277,7 @@ fn call_out() {
     assert_eq!(called.trim(), "3");
 }
 
-/// The module goes while a program calls it.
+/// Unloads the module while a program calls it.
 fn call_nothing() {
     calling(5).with_writes().load();
     let module = Loaded::new();
@@ -293,7 +298,8 @@ fn call_nothing() {
     );
 }
 
-/// Hits that a point in a module is not told of, as they are in a program that calls there, are counted, also when it has gone.
+/// Checks that missed hits of a point in a module (inside a program that calls there) are counted,
+/// also after the module is unloaded.
 fn missed() {
     let mut point = at_init();
     point.symbol = "call";
@@ -314,12 +320,13 @@ fn missed() {
     }
 }
 
-/// A point that may run once is not used up by hits that are missed, however many they are: it still has its run.
+/// Checks that missed hits, however many, do not use up a point that may run once: it still has its
+/// run.
 fn used_up_missed() {
     let _module = Loaded::new();
     let mut point = at_init();
     point.symbol = "dprobes_selftest_take";
-    // Whose program is missed within the one of a uprobe.
+    // The program is missed inside the program of a uprobe.
     point.code = vec![
         Insn::with(Op::IncLv, 0),
         Insn::push(1),
@@ -387,7 +394,7 @@ fn klog_lost() {
     assert_eq!(lost(), before + 3);
 }
 
-/// What a program has logged goes to the function that it ends with.
+/// Passes the records of a program to the function that it exits to.
 fn exits() {
     let _module = Loaded::new();
     let ending = |number| {

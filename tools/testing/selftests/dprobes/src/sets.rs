@@ -27,7 +27,7 @@ pub fn write(dir: &str) {
         code: &LOGS,
     };
     let two = Program::new(&[]).bytes_of(&[point, point]);
-    // It takes the place of one that is there, and is the same.
+    // The new program replaces a loaded one, and is the same.
     let mut replace = Program::new(&counts);
     replace.set.flags = REPLACE;
     for (name, bytes) in [

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs under load, on all CPUs, while others come and go. The kernel's log says whether it has taken harm: see run_vm().
+//! Programs under load on all CPUs, while other programs are loaded and removed. The kernel's log
+//! says if it has taken harm: see run_vm().
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -35,7 +36,7 @@ fn rounds(n: u32) -> u32 {
     }
 }
 
-/// Calls what is probed on four CPUs while `f` runs.
+/// Calls the probed function on four CPUs while `f` runs.
 fn under_load(f: impl FnOnce()) {
     let work = || {
         call(100);
@@ -68,7 +69,8 @@ fn beside(work: impl Fn() + Sync, f: impl FnOnce()) {
     });
 }
 
-/// A probe on what programs use themselves: it is hit by others, and missed when a program hits it.
+/// Probes code that programs use themselves: other callers hit the point, and a hit inside a
+/// program is missed.
 fn within_itself() {
     let reading = in_this_process(&[
         Insn::register(Op::PushR, Register::Sp),
@@ -177,7 +179,7 @@ fn nmi() {
         };
         Control::open().write(&program.bytes_of(points)).unwrap();
     }
-    // What is interrupted.
+    // The program that is interrupted.
     let mut busy = Program::new(&[&looks[..2], &logs, &[exit]].concat());
     busy.name = "busy";
     busy.load();
@@ -188,7 +190,7 @@ fn nmi() {
         // Hits within a program's are missed.
         (0..10000).for_each(|_| std::hint::spin_loop());
     };
-    // Idle CPUs do not come there.
+    // Idle CPUs do not execute that code.
     beside(work, || {
         for _ in 0..500 {
             std::fs::write("/proc/sysrq-trigger", "l").unwrap();
@@ -205,7 +207,8 @@ fn nmi() {
     assert!(points.into_iter().all(has_run), "{:?}", state.points);
 }
 
-/// Processes begin and end all the time at what is probed, in user space and in the kernel, while programs come and go.
+/// Starts and ends processes all the time at probed code, in user space and in the kernel, while
+/// programs are loaded and removed.
 fn forks() {
     let path = crate::user::path();
     let user = crate::user::program(
@@ -280,7 +283,7 @@ fn endless() {
         };
         (0..5).map(time).min().unwrap()
     };
-    // By this machine's measure, whatever else it does.
+    // Relative to the speed of this machine.
     let most = 4 * shortest(50_000);
     let load = |name, code: &[Insn]| {
         let mut program = Program::new(code);
@@ -410,7 +413,7 @@ fn everything() {
     });
 }
 
-/// The module goes with its programs while they run.
+/// Unloads the module with its programs while they run.
 fn unload() {
     let kdir = std::env::var("FERROTRACE_KDIR").unwrap();
     let module = format!("{kdir}/kernel/ferrotrace/rust_dprobes.ko");

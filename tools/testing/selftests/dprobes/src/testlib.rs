@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs, and what they are hit by.
+//! Programs for the tests, and the calls that hit them.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,7 +20,7 @@ use crate::control::State;
 use crate::control::remove_all;
 use crate::control::state;
 
-/// The function behind [`call`], of which nothing else calls many.
+/// The function behind [`call`], which other tasks rarely call.
 pub const SYMBOL: &str = "__x64_sys_getpgid";
 
 /// Runs a program, which works.
@@ -156,7 +156,8 @@ pub fn behind_entry() -> u64 {
     }
 }
 
-/// Where in the function, behind its entry, an instruction may fault, so that records wait for it. All calls come there.
+/// Offset in the function, behind its entry, of an instruction that may fault, so that records wait
+/// for it. All calls execute it.
 pub fn offset_that_waits() -> u64 {
     let code = [Insn::push(1), Insn::with(Op::Log, 1), Insn::new(Op::Exit)];
     let waits = |offset: &u64| {
@@ -173,7 +174,8 @@ pub fn offset_that_waits() -> u64 {
     (1..64).find(waits).expect("no instruction of it may fault")
 }
 
-/// Instructions that go to the end unless this process has hit the point. The last of the rest has to be one that ends.
+/// Instructions that jump to the end unless this process has hit the point. The last one of `rest`
+/// has to end the program.
 pub fn in_this_process(rest: &[Insn]) -> Vec<Insn> {
     let pid = u64::from(std::process::id());
     let mut code = vec![
@@ -191,7 +193,7 @@ pub fn in_this_process(rest: &[Insn]) -> Vec<Insn> {
     code
 }
 
-/// A record of the channel: of which type, when, and the data.
+/// A record of the channel: type, time and data.
 pub struct Logged {
     pub kind: u16,
     pub time: u64,
@@ -230,7 +232,7 @@ pub fn take_records() -> Vec<Logged> {
     records
 }
 
-/// The words that records have, of which nothing else was logged.
+/// Returns the words of records that have logged nothing else.
 pub fn words_of(records: &[Logged]) -> Vec<u64> {
     let words = records
         .iter()

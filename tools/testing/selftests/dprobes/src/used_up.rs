@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Points whose program never runs again: they give back what stops there.
+//! Tests of points whose program never runs again: they remove their breakpoints.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,7 +29,7 @@ pub const CASES: &[Case] = &[
     ("used_up.meanwhile", meanwhile),
 ];
 
-/// Whether no breakpoint of the kernel is there any more.
+/// Returns true if no breakpoint of the kernel is left.
 fn all_gone(state: &State) -> bool {
     state.points.iter().all(|point| point["address"] == "0x0")
 }
@@ -59,7 +59,7 @@ fn kernel() {
         assert_eq!(after.number("hits"), before.number("hits"));
         assert_eq!((after.number("runs"), after.locals[0][0]), (3, 3));
         assert_eq!(after.points[0]["state"], "disabled");
-        // It stays so.
+        // A reset does not change that.
         Control::open().write(b"reset *").unwrap();
         call(1);
         assert_eq!(state().locals[0][0], 0);
@@ -86,7 +86,7 @@ fn in_user() {
     let hit = || user::target(1, std::ptr::null());
     hit();
     hit();
-    // Some are hit until it has gone.
+    // Some points are hit until the breakpoint is removed.
     let start = Instant::now();
     let mut last = 0;
     loop {
@@ -147,7 +147,7 @@ fn watchpoints() {
     }
 }
 
-/// In a module, which then goes, and comes again.
+/// Uses up a point in a module, which is then unloaded and loaded again.
 fn in_module() {
     let mut program = module::at_init();
     program.point.max_hits = 1;
@@ -161,7 +161,7 @@ fn in_module() {
     }
 }
 
-/// A program whose points are all at one instruction.
+/// A program with all its points at one instruction.
 fn many_points(count: usize, max_hits: u64) -> Vec<u8> {
     let point = PointSource {
         point: Point {
@@ -197,7 +197,7 @@ fn many() {
     assert_eq!(state.locals[0][0], MANY as u64);
 }
 
-/// Programs are replaced and removed while their points give back what they have, under load.
+/// Replaces and removes programs under load, while their points remove their breakpoints.
 fn meanwhile() {
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

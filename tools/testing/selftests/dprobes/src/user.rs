@@ -29,15 +29,15 @@ pub const CASES: &[Case] = &[
     ("user.verifies", verifies),
 ];
 
-/// What is probed.
+/// The probed function.
 #[inline(never)]
 pub extern "C" fn target(a: u64, b: *const u8) -> u64 {
     std::hint::black_box(b);
     std::hint::black_box(a) + 1
 }
 
-// A function that loads a word, one whose first instruction is emulated rather than executed in a copy, and one that begins with
-// the NOP in whose place uprobes put a call.
+// A function that loads a word, one whose first instruction is emulated rather than executed in a
+// copy, and one that begins with the NOP that uprobes replaces by a call.
 std::arch::global_asm!(
     ".text",
     ".globl dprobes_test_load",
@@ -71,7 +71,7 @@ unsafe extern "C" {
     fn dprobes_test_long_nop(word: *const u64) -> u64;
 }
 
-/// What a process does that is started for this: see main.rs.
+/// Body of the child processes of these tests: see main.rs.
 pub fn child(calls: u64) {
     for n in 0..calls {
         target(n, std::ptr::null());
@@ -151,7 +151,7 @@ fn arguments() {
     assert_eq!(target(1, TEXT.as_ptr()), 2);
 }
 
-/// Those that are started later, several at a time.
+/// Hits points in processes that start later, several at a time.
 fn other_processes() {
     let path = path();
     program(&path, &[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)]).load();
@@ -180,7 +180,7 @@ fn changes() {
     assert_eq!(target(1, std::ptr::null()), 100);
 }
 
-/// A point in user space says what one in the kernel has to look for.
+/// Passes a value from a point in user space to one in the kernel, which looks for it.
 fn with_the_kernel() {
     let path = path();
     program(
@@ -356,8 +356,8 @@ fn map_page() -> *mut c_void {
     page
 }
 
-/// An instruction that faults and is executed again after the signal is hit twice, and executed once. The record is there with
-/// `logonfault`.
+/// Checks an instruction that faults and is executed again after the signal: it is hit twice, and
+/// executed once. With `logonfault` the record is present.
 fn fault_discards() {
     let path = path();
     let page = map_page();
@@ -381,7 +381,7 @@ fn fault_discards() {
     }
 }
 
-/// Processes that an instruction kills: nothing is logged, and what waited for it does not stay.
+/// Checks processes that an instruction kills: nothing is logged, and waiting records are freed.
 fn killed_discards() {
     const KILLED: u64 = 300;
     let path = path();
@@ -410,15 +410,16 @@ fn killed_discards() {
     }
     assert_eq!(state().locals[0][0], KILLED);
     assert_eq!(words(), []);
-    // Nor is it taken for something of who comes next.
+    // Nor is the record attributed to the next process.
     let word = 5;
     // SAFETY: The word is there.
     assert_eq!(unsafe { dprobes_test_load(&word) }, 5);
     assert_eq!(words(), [7]);
 }
 
-/// A program that goes on elsewhere has its record, and other points of the instruction, which is not executed, have none: those
-/// called before it and those called after it, and where uprobes have a call in place of a NOP as well.
+/// Checks that a program that resumes elsewhere has its record. The other points of the
+/// instruction, which is not executed, have none, whether called before or after. The same holds
+/// where uprobes has a call in place of a NOP.
 fn skip_discards() {
     let path = path();
     // Another name of the same file.
@@ -464,7 +465,8 @@ fn skip_discards() {
     }
 }
 
-/// Each point of an instruction has its record, whether the instruction is emulated or executed in a copy; one that aborts none.
+/// Checks that each point of an instruction has its record, whether the instruction is emulated or
+/// executed in a copy. A point that aborts has none.
 fn two_points() {
     let path = path();
     let other = format!("/proc/self/root{path}");
@@ -496,8 +498,8 @@ fn two_points() {
     }
 }
 
-/// Threads on several CPUs, which are preempted and go on elsewhere between a hit and the end of its instruction, each have all
-/// of their records, while processes die of the same instruction.
+/// Runs threads on several CPUs, which are preempted and migrated between a hit and the end of its
+/// instruction. Each has all of its records, while processes die of the same instruction.
 fn many_threads() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 400;

@@ -49,7 +49,7 @@ pub fn of_a_word(code: &[Insn]) -> Program<'static> {
     watch(PointKind::WatchWrite, WORD.as_ptr() as u64, code)
 }
 
-/// Who changes a variable, and to what.
+/// Logs the writer of a variable, and the value written.
 fn writes() {
     take_records();
     let address = WORD.as_ptr() as u64;
@@ -84,7 +84,8 @@ fn accesses() {
     assert_eq!(state().locals[0][0], 2);
 }
 
-/// A program that reads what is watched for reads hits itself, which is missed, and none of the runs that it may have.
+/// Checks a program that reads the variable it watches for reads: its own hit is missed, and uses
+/// up none of its permitted runs.
 fn reads_itself() {
     let address = WORD.as_ptr() as u64;
     let code = in_this_process(&[
@@ -190,8 +191,8 @@ fn set_online(cpu: usize, is_online: bool) {
     std::fs::write(path, u8::from(is_online).to_string()).unwrap();
 }
 
-/// CPUs that go and come back, and those that come only after the watchpoint, watch as well. Debug registers of CPUs that are not there
-/// are not lost.
+/// Checks that CPUs that go offline and online again, and those that are first online after the
+/// watchpoint was armed, watch as well. Debug registers of offline CPUs are not lost.
 fn later_cpus() {
     const CPU: usize = 1;
     let address = WORD.as_ptr() as u64;
