@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses what `ferro_relay` and `ferro_fast_relay` offer, from outside of the tree, as
-//! `api_hooks.rs` does with hooks.
+//! Uses the API of `ferro_relay` and `ferro_fast_relay` from outside of the tree, as `api_hooks.rs`
+//! does with hooks.
 #![forbid(unsafe_code)]
 
 use ferro_fast_relay as fast;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses what `ferro_gkhi` and `ferro_klog` offer, from outside of the tree: what of it is generic
-//! or inlined is code of the client, and links only if the kernel exports what that calls.
-//! `public.py` finds what no client uses.
+//! Uses the API of `ferro_gkhi` and `ferro_klog` from outside of the tree. Generic and inlined
+//! functions become code of the client, and link only if the kernel exports the functions that they
+//! call. `public.py` finds API that no client uses.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::define_hook;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses what `ferro_kprobe` and `ferro_ftrace` offer, from outside of the tree, as `api_hooks.rs`
-//! does with hooks. A set of functions with data did not link: the function that it has called was
-//! not exported.
+//! Uses the API of `ferro_kprobe` and `ferro_ftrace` from outside of the tree, as `api_hooks.rs`
+//! does with hooks. A set of functions with data did not link: the function that it called was not
+//! exported.
 #![forbid(unsafe_code)]
 
 use ferro_ftrace::trace_function;

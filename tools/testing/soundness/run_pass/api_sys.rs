@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses what `ferro_sys` offers clients, from outside of the tree, as `api_hooks.rs` does with
+//! Uses the API of `ferro_sys` for clients from outside of the tree, as `api_hooks.rs` does with
 //! hooks.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Drops a directory after the channel, or the directory, that it is in: that was a NULL dereference. A directory stays as
-//! long as one that is in it, and a file's name as long as the file.
+//! Drops a directory after its parent directory or channel: that was a NULL dereference. A
+//! directory stays as long as a directory inside it, and a file's name as long as the file.
 #![forbid(unsafe_code)]
 
 use ferro_relay::Channel;
@@ -36,7 +36,7 @@ impl kernel::Module for Client {
         let file = innermost.file(c"file", 0o400, &FILES, Shared::new(Ok(Node))?)?;
         drop(innermost);
         drop(file);
-        // It has been removed after all.
+        // The directory was removed: its name is free again.
         let dir = Dir::new(c"in_any_order")?;
         let reference = dir.to_ref();
         drop(dir);

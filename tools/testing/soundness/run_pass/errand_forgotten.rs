@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Asks for an errand that takes long, leaves it behind, and goes: the code that the work item calls would go with the module. The
-//! work item is done before that.
+//! Requests a deferred call that takes long, leaks it, and unloads: the code that the work item
+//! calls would be freed with the module. The work item finishes before that.
 #![forbid(unsafe_code)]
 
 use ferro_sys::sync::deferred_call::Errand;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a fast channel behind. It stayed, with its buffers and its files, until the engine went, and its name could
-//! not be had again. It is closed when the client goes.
+//! Leaks a fast channel. It stayed, with its buffers and its files, until the engine was unloaded,
+//! and its name stayed taken. The channel is closed when the client is unloaded.
 #![forbid(unsafe_code)]
 
 use ferro_fast_relay::Channel;

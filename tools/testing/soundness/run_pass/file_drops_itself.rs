@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Drops a file and its directory in an operation of the file: while it is read, written, opened.
-//! Removing a file waits for its operations, so that the task waited for itself, with the directory
-//! locked. A work item now drops what the caller would wait for.
+//! Drops a file and its directory in an operation of the file: in a read, a write, an open.
+//! Removing a file waits for its operations, so the task waited for itself, with the directory
+//! locked. A work item now does the drops that the caller would wait for.
 #![forbid(unsafe_code)]
 
 use ferro_sys::fs::debugfs::Dir;

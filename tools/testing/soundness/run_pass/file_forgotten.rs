@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a file in debugfs behind, whose operations go with the module. Opening it read freed memory. The file is removed
-//! with its module, which goes when nobody has it open.
+//! Leaks a file in debugfs, whose operations are code of the module. Opening the file read freed
+//! memory. The file is removed with its module, which cannot be unloaded while the file is open.
 #![forbid(unsafe_code)]
 
 use ferro_sys::fs::fops::FileTable;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Makes a file whose operations are said to be built into the kernel, so that an open file does not keep the module: its
-//! next use ran freed code. No file is made of a table that does not name the module it is in.
+//! Makes a file with a table of operations that claims to be built into the kernel. An open file
+//! then held no reference to the module: its next use ran freed code. Files are refused for a table
+//! that does not name the module that contains it.
 #![forbid(unsafe_code)]
 
 use ferro_sys::fs::fops::FileTable;

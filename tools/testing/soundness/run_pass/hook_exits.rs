@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Drops, disarms and forgets exits where it should not, one case each time it is loaded. An exit on task_fork that dropped
-//! itself, or slept, lost what it owned while it ran, and disarm() said there that nobody was in it; on module_event it
-//! hung the load of the next module; one that was forgotten was called when its module had gone; and disarming an exit of
-//! one hook waited for those of another. A dispatch whose exit slept on task_fork went on to an exit that had been freed, if a
-//! change in between had nothing to do with either; and what an exit owned was dropped by whoever used the registry next. The
-//! registry now owns what exits own, counts who is in them, and refuses or defers what would wait for its caller. What goes
-//! wrong is said in the log, with "BUG: ".
+//! Drops, disarms and leaks exits where it should not, one case each time the module is loaded. An
+//! exit on task_fork that dropped itself, or slept, lost its data while it ran, and disarm()
+//! claimed there that no task was in it. On module_event it hung the load of the next module. A
+//! leaked exit was called after its module was freed. Disarming an exit of one hook waited for
+//! exits of another. A dispatch whose exit slept on task_fork continued with a freed exit, if an
+//! unrelated change came in between. The data of an exit was dropped by the next user of the
+//! registry. The registry now owns the data of exits, counts the tasks in them, and refuses or
+//! defers calls that would wait for their caller. The log reports failures with "BUG: ".
 //!
 //! Contexts: the cases' own. No locks but theirs.
 #![forbid(unsafe_code)]
@@ -62,7 +63,7 @@ define_hook! {
 static STAGE: Atomic<u32> = Atomic::new(0);
 /// A module is being loaded: not this one, which is there then.
 const COMING: u32 = kernel::bindings::module_state_MODULE_STATE_COMING;
-/// Objects that exits owned and that are gone.
+/// Number of dropped objects that exits owned.
 static DROPPED: Atomic<u32> = Atomic::new(0);
 /// An exit that waits can go on.
 static GO_ON: Atomic<u32> = Atomic::new(0);
@@ -143,7 +144,7 @@ fn fork_exit(what: Do) -> Result<Place<Registered<TaskFork>>> {
             }
             Do::Sleep => fsleep(Delta::from_millis(1500)),
         }
-        // Long enough that what is freed meanwhile is seen.
+        // Long enough that memory freed in the meantime is noticed.
         fsleep(Delta::from_millis(300));
         over(&canary);
         Answer::Continue
@@ -206,7 +207,7 @@ fn sleeper<T: Send + Sync + 'static>(owned: T) -> Result<Registered<TaskFork>> {
     Ok(exit)
 }
 
-/// An exit that comes after the sleeper.
+/// Registers an exit that runs after the sleeper.
 fn next() -> Result<Registered<TaskFork>> {
     let canary = Canary(42);
     let exit = Registered::<TaskFork>::builder(c"next")
@@ -237,7 +238,7 @@ fn prepare(_cpu: ferro_sys::cpu::CpuId) -> Result {
     Ok(())
 }
 
-/// Kept until the module goes.
+/// Kept until the module is unloaded.
 #[allow(dead_code)]
 enum Kept {
     Fork(Place<Registered<TaskFork>>),
@@ -338,14 +339,15 @@ impl Drop for Harm {
             }
             Kept::Earlier(_, next, another) => {
                 come("the exit was not called", || stage(1));
-                // The chain that the sleeper is in is taken out of use, by a change that leaves both exits alone.
+                // A change that does not concern either exit replaces the chain that the sleeper is
+                // in.
                 match another.arm() {
                     Ok(()) => drop(next.take()),
                     Err(_) => harm("no other exit"),
                 }
                 GO_ON.store(1, Release);
                 come("the exit did not return", || stage(2));
-                // The dispatch goes on.
+                // The dispatch continues.
                 fsleep(Delta::from_millis(300));
             }
             Kept::Locked(sleeper, other, _, lock) => {

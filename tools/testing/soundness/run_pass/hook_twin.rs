@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attaches to the hook of `other/hook_twin.rs`, a crate of the same name that defines one with the same text and another
-//! type. The compiler gives both types one number, and an array of numbers was read as a string. A hook is now told by
-//! the static that defines it.
+//! Attaches to the hook of `other/hook_twin.rs`, a crate of the same name that defines a hook with
+//! the same text and another type. The compiler gives both types one `TypeId`, and an array of
+//! numbers was read as a string. A hook is now identified by the static that defines it.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::define_hook;
@@ -19,7 +19,7 @@ module! {
     license: "GPL v2",
 }
 
-/// What the hook passes.
+/// The argument of the hook.
 pub struct Value(&'static str);
 
 impl Value {
@@ -30,7 +30,7 @@ impl Value {
 }
 
 define_hook! {
-    /// The same text in both.
+    /// Has the same text in both crates.
     static TWIN: TwinSpec<'a> = c"sound_twin" in Task(value: &'a Value);
 }
 

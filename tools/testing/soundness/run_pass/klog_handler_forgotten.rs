@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a klog handler behind, which goes with the module. `klog()` then called what was gone. The handler is taken away
-//! with its module.
+//! Leaks a klog handler, which is code of the module. `klog()` then called freed code. The handler
+//! is unregistered with its module.
 #![forbid(unsafe_code)]
 
 use ferro_klog::klog;

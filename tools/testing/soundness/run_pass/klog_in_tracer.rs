@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A tracer logs each call of functions that the handler of the messages calls, too, and those of klog itself: each of the latter
-//! calls formatted a message of its own. With every function traced, that took longer than a timer's period, and the client did
-//! not end. klog counts such a message as missed before anything is formatted, and nothing of it is traced until then. What goes
-//! wrong is said in the log, with "BUG: ".
+//! Traces functions that the handler of the messages also calls, and those of klog itself, with a
+//! tracer that logs each call. Each call of klog's functions formatted a message of its own. With
+//! every function traced, that took longer than a timer's period, and the client did not end. klog
+//! counts such a message as missed before it formats anything, and nothing up to there is traced.
+//! The log reports failures with "BUG: ".
 #![forbid(unsafe_code)]
 
 use ferro_ftrace::FunctionCall;
@@ -35,7 +36,7 @@ struct Count;
 impl Handler for Count {
     fn klog(_irqs: &IrqsOff, _message: &[u8]) {
         MESSAGES.fetch_add(1, Relaxed);
-        // It is traced.
+        // This function is traced.
         let _ = Instant::<Monotonic>::now();
     }
 }
@@ -54,7 +55,7 @@ impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let handler = Registration::<Count>::register()?;
         let missed = ferro_klog::missed();
-        // What klog runs before it notices is not traced.
+        // Functions that klog runs before it notices are not traced.
         for name in [c"ferro_klog_enter", c"ferro_klog_text_get", c"klog_printk"] {
             let own = Tracer::builder().names(&[name]).register(Logs);
             if !matches!(own, Err(TraceError::NotFound)) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registers all kinds of things while its module is being unloaded, and forgets it; in each case
-//! from another place. What an exit owned was dropped when the module's exits and hooks had been
-//! looked for already: an exit that it registered was called, and a hook that it identified was
-//! read, when the module had gone. Each registry now refuses what is of such a module. What goes
-//! wrong is said in the log, with "BUG: ".
+//! Registers all kinds of objects while its module is being unloaded, and leaks them; in each case
+//! from another place. The data of an exit was dropped after the module's exits and hooks had been
+//! collected. An exit that it registered was called, and a hook that it identified was read, after
+//! the module was freed. Each registry now refuses objects of such a module. The log reports
+//! failures with "BUG: ".
 //!
 //! Contexts: the cases' own. No locks but theirs.
 #![forbid(unsafe_code)]
@@ -123,7 +123,7 @@ fn prepare(_cpu: ferro_sys::cpu::CpuId) -> Result {
     Ok(())
 }
 
-/// Forgets what has been registered, which must not have been.
+/// Leaks a registration, which must have been refused.
 fn attempt<T, E: core::fmt::Debug>(what: &str, result: Result<T, E>) {
     match result {
         Ok(registered) => {

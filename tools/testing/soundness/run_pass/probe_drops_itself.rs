@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A handler drops its own probe: "scheduling while atomic", and then it returned to memory that was freed. Where nothing may
-//! sleep a work item drops it, when no handler of it runs any more. Each fork has another handler do that.
+//! Drops a probe in its own handler: "scheduling while atomic", and then a return to freed memory.
+//! Where the caller may not sleep, a work item drops the probe when none of its handlers runs. Each
+//! fork makes another handler do that.
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::entry_probe;

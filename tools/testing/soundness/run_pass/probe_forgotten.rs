@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a probe behind: its handler's code goes with the module. The engine unregisters the probes of a module that goes.
+//! Leaks a probe: its handler is code of the module. The engine unregisters the probes of a module
+//! that is unloaded.
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::Next;

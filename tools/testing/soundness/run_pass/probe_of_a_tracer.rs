@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes what a tracer executes for each function that it traces: hits nested until the stack was full, a double fault. Such
-//! functions are not traced themselves, and the API refuses what ftrace cannot trace. What goes wrong is said in the log, with
-//! "BUG: ".
+//! Probes functions that a tracer executes for each traced call: hits nested until the stack was
+//! full, a double fault. Such functions are not traced themselves, and the API refuses functions
+//! that ftrace cannot trace. The log reports failures with "BUG: ".
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::entry_probe;

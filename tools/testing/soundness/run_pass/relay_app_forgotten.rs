@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a relay application behind, whose name was in the module's memory, and whose files stayed when the API went. It
-//! has a copy of the name, and goes with the API.
+//! Leaks a relay application. Its name was in the module's memory, and its files stayed when the
+//! API was unloaded. The application now has a copy of the name, and is removed with the API.
 #![forbid(unsafe_code)]
 
 use ferro_relay::App;

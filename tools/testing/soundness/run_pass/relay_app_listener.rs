@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a relay application behind that calls a function of this module when it is enabled. It
-//! does so no more once the module has gone.
+//! Leaks a relay application that calls a function of this module when it is enabled. It stops
+//! calling that function when the module is unloaded.
 #![forbid(unsafe_code)]
 
 use ferro_relay::App;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a channel behind. Its file `format` had its text from the module's memory, and its other files stayed when the
-//! API and the engine went. The text is copied; the channel is closed when the API goes.
+//! Leaks a channel. The text of its file `format` was in the module's memory, and its other files
+//! stayed when the API and the engine were unloaded. The text is copied; the channel is closed when
+//! the API is unloaded.
 #![forbid(unsafe_code)]
 
 use ferro_relay::Channel;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A handler of a probe drops a channel, a fast channel and an application: "scheduling while atomic". Where nothing may
-//! sleep a work item closes them, and what would sleep is refused.
+//! Drops a channel, a fast channel and an application in a handler of a probe: "scheduling while
+//! atomic". Where the caller may not sleep, a work item closes them, and calls that would sleep are
+//! refused.
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::Next;
@@ -47,7 +48,7 @@ impl ProbeHandler for Handler {
     }
 }
 
-/// What would sleep in a handler returns an error instead.
+/// Returns true if calls that would sleep in a handler return an error instead.
 fn refuses_to_sleep((relay, fast, _): &Channels) -> bool {
     let refused = Some(ferro_relay::ChannelError::MustNotSleep);
     let fast_refused = Some(ferro_fast_relay::ChannelError::MustNotSleep);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes to relay channels, and also from a probe on what wakes their readers. The probe's record was put after the end
-//! of the sub-buffer that was just being finished, and Ok returned; if the CPUs shared a buffer, it waited for itself.
-//! Now a write within another of its channel and CPU is refused, and counted.
+//! Writes to relay channels, and also from a probe on the function that wakes their readers. The
+//! probe's record was put after the end of the sub-buffer that was just being finished, and Ok
+//! returned. If the CPUs shared a buffer, the write waited for itself. Now a write inside another
+//! write of its channel and CPU is refused, and counted.
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::Next;
@@ -34,7 +35,7 @@ struct Target {
     channel: Channel,
     /// The CPU that writes outside of the probe.
     writer: Atomic<u32>,
-    /// Bytes for which Ok was returned, and records for which it was not.
+    /// Bytes of writes that returned Ok, and records of writes that did not.
     written: Atomic<u64>,
     refused: Atomic<u64>,
     /// Hits within a write.
@@ -58,7 +59,7 @@ impl ProbeHandler for Handler {
         if self.0.writer.load(Relaxed) == current_id() {
             self.0.within.fetch_add(1, Relaxed);
         }
-        // Less than what the other record leaves.
+        // Smaller than the room that the other record leaves.
         self.0.write(&[1; 16]);
         Next::Continue
     }

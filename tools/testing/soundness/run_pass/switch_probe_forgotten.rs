@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves a probe on a tracepoint behind: its handler's code went with the module, and the next switch jumped there. What the
-//! module registered is known, and is unregistered when the module goes.
+//! Leaks a probe on a tracepoint: its handler's code was freed with the module, and the next switch
+//! jumped there. The module's registrations are now recorded, and unregistered when the module is
+//! unloaded.
 #![forbid(unsafe_code)]
 
 use ferro_sys::trace::tracepoint::SchedSwitch;

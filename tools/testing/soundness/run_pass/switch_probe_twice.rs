@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registers one handler of switches twice, of which the kernel warned, and arms and disarms it, also in the handler, where
-//! that must not sleep. What is armed is known, so that the second is refused; and what sleeps is refused in a handler. What
-//! goes wrong is said in the log, with "BUG: ".
+//! Registers one handler of switches twice, which made the kernel warn. Arms and disarms it, also
+//! in the handler, which must not sleep. Armed handlers are now recorded, so the second
+//! registration is refused; calls that sleep are refused in a handler. The log reports failures
+//! with "BUG: ".
 //!
 //! Contexts: process, and the scheduler. Locks: one of its own, which the handler only tries.
 #![forbid(unsafe_code)]

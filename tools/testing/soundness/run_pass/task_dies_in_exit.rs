@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Panics in an exit, which kills the task that called it. The call never returns: unloading the
-//! module waited for it without end, and where exits may sleep so did whatever disarmed another
-//! exit of the hook. A module with such a call is in use now, and the death of a task ends its
-//! dispatches that may sleep.
+//! module waited for it without end. Where exits may sleep, so did each task that disarmed another
+//! exit of the hook. A module with such a call now counts as in use, and the death of a task ends
+//! its dispatches that may sleep.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::define_hook;
@@ -44,7 +44,7 @@ define_hook! {
 struct Fire(Registered<InSleep>);
 
 impl NodeOps for Fire {
-    // What is not protected by debugfs, which would wait for the operation, too.
+    // A file without the protection of debugfs, which would wait for the operation, too.
     const OUTLIVES: bool = true;
 
     fn read(&self, to: &mut UserDst) -> Result {

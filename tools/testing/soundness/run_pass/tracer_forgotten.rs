@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves tracers behind: their handlers' code goes with the module, and the next call of a traced function would jump there. What
-//! the module registered is known, and is unregistered when the module goes.
+//! Leaks tracers: their handlers are code of the module, and the next call of a traced function
+//! would jump to freed memory. The module's registrations are recorded, and unregistered when the
+//! module is unloaded.
 #![forbid(unsafe_code)]
 
 use ferro_ftrace::FunctionCall;

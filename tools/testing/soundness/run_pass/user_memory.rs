@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A handler reads memory of a process at addresses that are not the process's: the kernel's own, the ends of both halves, none at
-//! all, and where the process has nothing. Probes offered no way to memory of a process but code with `unsafe`; `read_user()` and
-//! `user_str()` refuse what is not the process's, and page nothing in. What goes wrong is said in the log, with "BUG: ".
+//! Reads memory of a process in a handler, at addresses that do not belong to the process: kernel
+//! addresses, the ends of both halves, non-canonical addresses, and unmapped ones. Probes could
+//! only read memory of a process by code with `unsafe`. `read_user()` and `user_str()` refuse
+//! addresses outside the process, and page nothing in. The log reports failures with "BUG: ".
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::entry_probe;
@@ -27,7 +28,7 @@ fn look(ctx: &ProbeCtx<'_>) {
     for at in [own, ctx.sp(), ctx.ip(), 1 << 63, usize::MAX, usize::MAX - 3] {
         expect(ctx, at, UserFault::NotUser);
     }
-    // No process has its first or its last page, nor what is no address of this CPU.
+    // No process has its first or its last page, nor non-canonical addresses.
     for at in [0, 8, (1 << 47) - 4096, (1 << 63) - 1, 1 << 62] {
         expect(ctx, at, UserFault::Absent);
     }

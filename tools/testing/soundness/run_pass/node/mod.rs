@@ -20,12 +20,12 @@ pub(crate) fn leave(dir: &CStr, files: &'static FileTable<Shared<Node>>) -> Resu
     Ok(())
 }
 
-/// Makes what is in the file.
+/// Creates the object of the file.
 pub(crate) fn new() -> Result<ARef<Shared<Node>>> {
     Shared::new(Ok(Node))
 }
 
-/// What is in the file.
+/// The object of the file.
 pub(crate) struct Node;
 
 impl NodeOps for Node {

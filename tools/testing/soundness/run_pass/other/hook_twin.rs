@@ -16,11 +16,11 @@ module! {
     license: "GPL v2",
 }
 
-/// What the hook passes.
+/// The argument of the hook.
 pub struct Value(#[allow(dead_code)] [usize; 2]);
 
 define_hook! {
-    /// The same text in both.
+    /// Has the same text in both crates.
     static TWIN: TwinSpec<'a> = c"sound_twin" in Task(value: &'a Value);
 }
 
