@@ -5,7 +5,7 @@
 /// Bytes of a case: more than the longest instruction.
 pub const CASE: usize = 16;
 
-/// How many random cases a test takes: a million, or what `INSN_CASES` says.
+/// Returns the number of random cases of a test: a million, or the value of `INSN_CASES`.
 pub fn cases() -> u64 {
     match std::env::var("INSN_CASES") {
         Ok(text) => text.parse().expect("INSN_CASES is a number"),

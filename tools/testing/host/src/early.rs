@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a CPU executes in a kernel's image before it can handle breakpoints, by following the code from where it starts. And what
-//! of that could be probed.
+//! Code of a kernel's image that a CPU executes before it can handle breakpoints, found by
+//! following the code from its start; and the probeable part of it.
 
 use ferro_core::blacklist_names;
 use ferro_core::insn::Flow;
@@ -20,9 +20,10 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// Where CPUs start: those that come, in a guest whose memory is encrypted, after a suspension, and with memory from a disk. Each
-/// kernel has the first two. The last returns to what called `swsusp_arch_suspend()`, whose next instruction is the call that restores
-/// the rest: that one is not looked at.
+/// Entry points of CPUs: of those that are brought online, in a guest with encrypted memory, after
+/// a suspension, and with memory from a disk. Each kernel has the first two. The last returns to
+/// the caller of `swsusp_arch_suspend()`, whose next instruction is the call that restores the
+/// rest: that caller is not examined.
 const ROOTS: [&str; 7] = [
     "secondary_startup_64",
     "start_secondary",
@@ -33,16 +34,17 @@ const ROOTS: [&str; 7] = [
     "restore_registers",
 ];
 
-/// Has within it where a CPU goes on after a suspension, as an operand.
+/// The function that contains, as an operand, the address where a CPU resumes after a suspension.
 const RESUMES: &str = "do_suspend_lowlevel";
 
-/// What loads a table of interrupts that does not have breakpoints.
+/// Functions that load an IDT without breakpoints.
 const NO_TABLE: [&str; 2] = ["early_setup_idt", "startup_64_load_idt"];
 
-/// What is called when FRED has been enabled, with which CPUs handle breakpoints without a table.
+/// Functions called after FRED has been enabled. With FRED, CPUs handle breakpoints without an IDT.
 const WITH_FRED: [&str; 2] = ["idt_invalidate", "cpu_init_fred_rsps"];
 
-/// What is never called there: reports of defects, and what is called for interrupts that were on, which they are not.
+/// Functions never called there: reports of defects, and functions called only if interrupts were
+/// on, which they are not.
 const NEVER: [&str; 8] = [
     "panic",
     "__warn_printk",
@@ -54,7 +56,8 @@ const NEVER: [&str; 8] = [
     "sev_es_terminate",
 ];
 
-/// What may run anything, and is not followed: events, which are on at the user's will. Documentation/kprobes.rst says so.
+/// Functions that may run any code, and are not followed: events, which the user enables. See
+/// Documentation/kprobes.rst.
 const EVENTS: [&str; 2] = ["do_trace_write_msr", "do_trace_read_msr"];
 
 /// A flag of an alternative (`ALT_FLAG_DIRECT_CALL`).
@@ -73,7 +76,7 @@ struct Section {
 /// An instruction that the kernel may replace when it boots.
 struct Alternative {
     replacement: Range<u64>,
-    /// Behind what is replaced.
+    /// Address behind the replaced instructions.
     next: u64,
 }
 
@@ -87,7 +90,7 @@ pub struct Image {
     alternatives: BTreeMap<u64, Vec<Alternative>>,
     /// The code that stays when the kernel has booted.
     text: Range<u64>,
-    /// What the kernel's own marks say.
+    /// Ranges that the kernel itself marks as forbidden.
     forbidden: Vec<Range<u64>>,
     marked: BTreeSet<u64>,
 }
@@ -97,7 +100,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or lacks what each kernel of ours has.
+    /// Fails if the file cannot be read, or lacks symbols that each of our kernels has.
     pub fn read(file: &Path) -> Result<Self, Box<dyn Error>> {
         let data = fs::read(file)?;
         let image = object::File::parse(&*data)?;
@@ -148,7 +151,7 @@ impl Image {
         let alternatives = self.range("__alt_instructions", "__alt_instructions_end")?;
         for at in alternatives.step_by(14) {
             let (site, replacement) = (self.relative(at)?, self.relative(at + 4)?);
-            // The same call without the detour by way of memory.
+            // The same call, but direct instead of through memory.
             let flags = self.bytes(at + 10, 1).ok_or("no flags")?[0];
             if flags & DIRECT_CALL != 0 {
                 continue;
@@ -242,7 +245,7 @@ impl Image {
         its.iter().any(|name| plain(name))
     }
 
-    /// Whether a probe at an address of code is refused, whatever its instruction.
+    /// Returns true if a probe at an address of code is refused, regardless of its instruction.
     pub fn is_refused(&self, at: u64) -> bool {
         let by_mark = |at: u64, start: u64| {
             self.forbidden.iter().any(|range| range.contains(&at)) || self.marked.contains(&start)
@@ -303,7 +306,7 @@ impl Image {
     }
 }
 
-/// Whether it loads the register of the table of interrupts.
+/// Returns true if the instruction loads the IDT register.
 fn is_lidt(insn: &Insn) -> bool {
     let modrm = insn.modrm();
     let fits = modrm.is_some_and(|modrm| modrm.reg() == 3 && modrm.mode() != 3);
@@ -313,26 +316,26 @@ fn is_lidt(insn: &Insn) -> bool {
 /// How a function is executed: where it begins, and whether a table that it loads has breakpoints.
 type Way = (u64, bool);
 
-/// What runs next within a function.
+/// Successors of an instruction within a function.
 #[derive(Default)]
 struct Step {
     next: Vec<u64>,
     called: Vec<u64>,
     returns: bool,
-    /// Where it goes the image does not say.
+    /// The image does not say where the code continues.
     lost: bool,
 }
 
-/// What runs before a CPU can handle breakpoints.
+/// Code that runs before a CPU can handle breakpoints.
 pub struct Early<'a> {
     image: &'a Image,
     /// Instructions, and the functions that were called to get there.
     instructions: BTreeMap<u64, u64>,
-    /// Those from which it cannot be followed further.
+    /// Addresses from which the code cannot be followed further.
     lost: BTreeSet<u64>,
-    /// What was called, and whether it returns without a table.
+    /// Called functions, and whether each returns without an IDT.
     functions: BTreeMap<Way, bool>,
-    /// What called them first.
+    /// First caller of each function.
     callers: BTreeMap<u64, u64>,
 }
 
@@ -354,7 +357,7 @@ impl<'a> Early<'a> {
         for at in image.addresses_within(RESUMES) {
             this.functions.insert((at, true), false);
         }
-        // Until nothing is found any more that is called, or returns.
+        // Until no further call or return is found.
         loop {
             let before = this.functions.clone();
             for way in before.keys() {
@@ -392,13 +395,13 @@ impl<'a> Early<'a> {
         }
     }
 
-    /// What runs after what is at an address, or will be there.
+    /// Returns the successors of the instruction at an address, or of its replacement.
     fn at(&self, at: u64, counts: bool) -> Step {
         let mut step = Step::default();
         step.next.extend(self.image.labels.get(&at));
         self.add(at, counts, &mut step);
         for alternative in self.image.alternatives.get(&at).into_iter().flatten() {
-            // All of it, whatever branches it has within it.
+            // All of the replacement, regardless of branches inside it.
             let (mut within, range) = (Step::default(), &alternative.replacement);
             let mut at = range.start;
             while at < range.end {
@@ -416,7 +419,7 @@ impl<'a> Early<'a> {
         step
     }
 
-    /// Adds what runs after an instruction. Returns where the next one is.
+    /// Adds the successors of an instruction. Returns the address of the next one.
     fn add(&self, at: u64, counts: bool, step: &mut Step) -> u64 {
         let image = self.image;
         let insn = image.code(at).and_then(|code| Insn::decode(code).ok());
@@ -467,13 +470,14 @@ impl<'a> Early<'a> {
         next
     }
 
-    /// Where a branch goes, if the image says so.
+    /// Returns the target of a branch, if the image has it.
     fn target(&self, insn: &Insn, target: Target, at: u64) -> Option<u64> {
         let to = match target {
             Target::Memory(_) => {
                 let word = insn.rip_relative_target(at)?;
                 if self.image.addresses.get("initial_code") == Some(&word) {
-                    // It has what starts the first CPU. What others find there are roots.
+                    // The image has the entry point of the first CPU. Those of the others are
+                    // roots.
                     return None;
                 }
                 self.image.word(word)
@@ -489,7 +493,7 @@ impl<'a> Early<'a> {
         returns.is_some_and(|returns| *returns)
     }
 
-    /// Whether what follows a call is of no interest, nor what is called.
+    /// Returns true if neither the called function nor the code after the call is of interest.
     fn is_end(&self, function: u64) -> bool {
         let names = self.image.names.get(&function);
         let mut names = names.into_iter().flatten();
@@ -500,13 +504,13 @@ impl<'a> Early<'a> {
             })
     }
 
-    /// What is called, but not followed.
+    /// Returns true if the function is called, but not followed.
     fn is_passed(&self, function: u64) -> bool {
-        // Nothing, unless somebody traces.
+        // These do nothing unless a user traces.
         self.image.is(function, &["__fentry__"]) || self.image.is(function, &EVENTS)
     }
 
-    /// How a function came to be called, for people.
+    /// Describes the chain of calls to a function, for people.
     fn way_to(&self, function: u64) -> String {
         let callers = |at: &u64| self.callers.get(at).copied();
         let way = std::iter::successors(Some(function), callers).take(MOST);
@@ -515,7 +519,7 @@ impl<'a> Early<'a> {
             .join(" < ")
     }
 
-    /// The functions that run early and can be probed, with what called them.
+    /// Returns the functions that run early and can be probed, with their callers.
     pub fn probeable(&self) -> Vec<String> {
         let mut found = BTreeMap::new();
         for (at, caller) in &self.instructions {
@@ -529,7 +533,7 @@ impl<'a> Early<'a> {
         found.into_values().collect()
     }
 
-    /// The symbols of what runs early.
+    /// Returns the symbols of the code that runs early.
     pub fn symbols(&self) -> BTreeSet<&str> {
         let symbols = self.instructions.keys();
         let symbols = symbols.filter_map(|at| self.image.symbol(*at));
@@ -538,7 +542,7 @@ impl<'a> Early<'a> {
             .collect()
     }
 
-    /// Those from which it cannot be followed further.
+    /// Returns the places from which the code cannot be followed further.
     pub fn lost(&self) -> BTreeSet<&str> {
         let symbols = self.lost.iter().filter_map(|at| self.image.symbol(*at));
         symbols.map(|(_, names)| names[0].as_str()).collect()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where jumps can be put in a function of an image, which is searched once for all of its instructions.
+//! Places for jumps in a function of an image. The function is searched once for all of its
+//! instructions.
 
 use crate::vmlinux::Vmlinux;
 use ferro_core::insn::jump::Displaced;
@@ -13,7 +14,7 @@ use ferro_core::insn::jump::search;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-/// What the analysis finds in the function that a piece belongs to.
+/// Results of the analysis for the function that contains a piece.
 pub struct Function {
     starts: BTreeSet<u64>,
     entered: BTreeMap<u64, Entry>,

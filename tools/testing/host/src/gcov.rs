@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records of what compilers put into memory and of the files that their runtimes wrote: see `gcov/record.sh`.
+//! Records of the data that compilers put into memory, and of the files that their runtimes wrote:
+//! see `gcov/record.sh`.
 
 use ferro_core::gcov::Identity;
 use ferro_core::gcov::LlvmFunction;
@@ -18,9 +19,9 @@ use std::path::PathBuf;
 /// A record: the memory of a process, and files.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// The addresses of the `gcov_info`, in the order in which they were registered.
+    /// Addresses of the `gcov_info`, in the order of registration.
     pub infos: Vec<u64>,
-    /// What LLVM's code told the runtime, by files.
+    /// Registrations of LLVM's code with the runtime, by files.
     pub llvm: Vec<Llvm>,
     /// The version of the profile.
     pub profile_version: u64,
@@ -51,8 +52,8 @@ pub fn recorded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("gcov/recorded")
 }
 
-/// The directory with the compilers that `gcov/compilers.sh` has fetched, if `GCOV_COMPILERS` names one. There is
-/// nothing to test otherwise.
+/// Returns the directory with the compilers that `gcov/compilers.sh` has fetched, if
+/// `GCOV_COMPILERS` names one. Without it the test has nothing to do.
 #[must_use]
 pub fn compilers() -> Option<PathBuf> {
     let directory = env::var_os("GCOV_COMPILERS").map(PathBuf::from);

@@ -2,9 +2,9 @@
 
 //! A second decoder, iced-x86, to compare with.
 //!
-//! Where it knows an instruction, ours has to agree in everything. It is stricter about what is none, since
-//! it has a list of all instructions, while ours knows which operand bytes follow an opcode; [`Leniency`]
-//! lists what ours accepts beyond that list.
+//! Where iced-x86 knows an instruction, ours has to agree in everything. iced-x86 rejects more,
+//! since it has a list of all instructions, while ours knows which operand bytes follow an opcode.
+//! [`Leniency`] lists the instructions that ours accepts beyond that list.
 
 use ferro_core::insn::DecodeError;
 use ferro_core::insn::Encoding;
@@ -22,12 +22,12 @@ use iced_x86::Instruction;
 use iced_x86::Mnemonic;
 use iced_x86::OpKind;
 
-/// Why ours takes for an instruction what the other does not.
+/// Reason why ours accepts an instruction that the other decoder rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leniency {
     /// REX2 and EVEX map 4: the other has no APX.
     Apx,
-    /// Nothing has this opcode, in a map in which all opcodes have the same operand bytes.
+    /// The opcode is unused, in a map where all opcodes have the same operand bytes.
     ReservedInMap,
     /// The opcode has other forms: a group's other members, memory in place of a register, another
     /// mandatory prefix. All have the same operand bytes.
@@ -38,14 +38,14 @@ pub enum Leniency {
     ForcedEmulation,
 }
 
-/// What a comparison found when there was nothing wrong.
+/// Result of a comparison without a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Agreement {
     /// An instruction, to both.
     Instruction,
     /// None, to both.
     Refused,
-    /// One to us only.
+    /// Only ours accepts the instruction.
     Lenient(Leniency),
 }
 
@@ -59,7 +59,7 @@ fn decode_loosely(bytes: &[u8], ip: u64) -> Instruction {
     Decoder::with_ip(64, bytes, ip, DecoderOptions::NO_INVALID_CHECK).decode()
 }
 
-/// Whether an instruction could be one that never faults in the kernel. The error says why not.
+/// Checks that an instruction could be one that never faults in the kernel. The error says why not.
 pub fn can_be_without_fault(bytes: &[u8]) -> Result<(), String> {
     const BASIC: [CpuidFeature; 7] = [
         CpuidFeature::INTEL8086,
@@ -219,7 +219,7 @@ impl Machine for Filled {
     crate::without_memory!();
 }
 
-/// What leaves for other code in another mode.
+/// Instructions that switch to other code in another mode.
 const MODE_SWITCHES: [Mnemonic; 9] = [
     Mnemonic::Enclu,
     Mnemonic::Getsec,
@@ -232,7 +232,7 @@ const MODE_SWITCHES: [Mnemonic; 9] = [
     Mnemonic::Vmrun,
 ];
 
-/// What runs next, and where.
+/// Compares the successors of an instruction.
 fn compare_flow(insn: &Insn, strict: &Instruction) -> Result<(), String> {
     use FlowControl as Other;
     let flow = insn.flow();
@@ -262,7 +262,7 @@ fn compare_flow(insn: &Insn, strict: &Instruction) -> Result<(), String> {
         Other::Call => match strict.mnemonic() {
             Mnemonic::Call => matches!(flow, Flow::Call(Target::Relative(_))),
             Mnemonic::Syscall | Mnemonic::Sysenter => flow == Flow::SystemCall,
-            // To the other, what a hypervisor does is a call.
+            // iced-x86 counts an instruction for the hypervisor as a call.
             _ => flow == Flow::Next,
         },
         Other::IndirectCall => {

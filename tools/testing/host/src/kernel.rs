@@ -25,15 +25,15 @@ use std::sync::atomic::Ordering;
 /// How many instructions are asked for at once: the block of `kernel-insn.c`.
 const BLOCK: usize = 1024;
 
-/// How many filters were started, so that tests beside each other have directories of their own.
+/// Number of filters started, so that tests that run in parallel have directories of their own.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// What the kernel's decoder says.
+/// Answer of the kernel's decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The length, 0 when it was refused.
     pub len: u8,
-    /// Whether there is a RIP-relative operand.
+    /// True if there is a RIP-relative operand.
     pub rip_relative: bool,
     /// Where the last byte of the opcode is.
     pub opcode_at: u8,
@@ -45,7 +45,7 @@ pub struct Answer {
     pub immediate_len: u8,
     /// How many bytes the prefix of forced emulation has.
     pub forced_emulation: u8,
-    /// Whether it was refused for want of bytes.
+    /// True if the instruction was refused because bytes were missing.
     pub no_data: bool,
 }
 
@@ -98,7 +98,7 @@ impl Kernel {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the kernel's decoder runs");
-        // It runs without its file.
+        // The process runs on without its file.
         fs::remove_dir_all(dir).expect("the directory is ours");
         let input = child.stdin.take().expect("it is piped");
         let output = child.stdout.take().expect("it is piped");
@@ -109,7 +109,7 @@ impl Kernel {
         }
     }
 
-    /// Asks for the first instruction of each piece of text; of each at most 15 bytes are looked at.
+    /// Decodes the first instruction of each text; the kernel sees at most 15 bytes of each.
     pub fn decode(&mut self, texts: &[&[u8]]) -> io::Result<Vec<Answer>> {
         let mut answers = Vec::with_capacity(texts.len());
         for texts in texts.chunks(BLOCK) {
@@ -131,7 +131,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // It is in no state that matters.
+        // The state of the child does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -183,8 +183,8 @@ fn succeed(command: &mut Command) -> io::Result<()> {
 /// Where the kernel's decoder and ours rightly differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Difference {
-    /// A REX prefix with another prefix after it. The CPU ignores it; the kernel takes what follows for the
-    /// opcode. The kernel is wrong.
+    /// A REX prefix with another prefix after it. The CPU ignores the REX prefix; the kernel takes
+    /// the next byte for the opcode. The kernel is wrong.
     PrefixBehindRex,
     /// The kernel takes the fifth different legacy prefix for the opcode. It is wrong.
     FifthPrefix,
@@ -193,15 +193,17 @@ pub enum Difference {
     /// prefix and does not recognise, since another prefix is after that one (66 64 0f 38 17) or it has
     /// a prefix that means nothing to it. Where the opcode exists it is wrong.
     LeavesOutOperands,
-    /// Moves of control and debug registers have no memory operand, whatever the mode. The kernel is wrong.
+    /// Moves of control and debug registers have no memory operand, for any mode. The kernel is
+    /// wrong.
     ModeOfControlRegister,
-    /// The kernel refuses what it does not list among VEX, EVEX and XOP, such as FMA4, and what it lists for
-    /// these encodings only. Ours knows the operand bytes of a whole map.
+    /// The kernel refuses VEX, EVEX and XOP instructions that it does not list, such as FMA4, and
+    /// opcodes that it lists for these encodings only. Ours knows the operand bytes of a whole map.
     NotListed,
-    /// Nothing has this opcode; the kernel says so by leaving out the operands that the others of the map have.
+    /// The opcode is unused; the kernel reports that by leaving out the operands that the others of
+    /// the map have.
     ReservedInMap,
-    /// Ours refuses: what is no instruction in 64-bit mode, and prefixes that do not go together. The kernel
-    /// gives these a length, in which it leaves out whatever operands there might be.
+    /// Ours refuses bytes that are no instruction in 64-bit mode, and prefixes that exclude each
+    /// other. The kernel gives these a length, without any operands.
     Undefined,
 }
 

@@ -2,7 +2,7 @@
 
 //! Tests of Ferrotrace's pure logic that need other programs: a second decoder, the kernel's own, the CPU.
 //!
-//! The library has what the tests of `tests/` share.
+//! The library has the code that the tests of `tests/` share.
 
 /// The methods of a [`Machine`](ferro_core::insn::Machine) that neither calculates nor has memory.
 #[macro_export]

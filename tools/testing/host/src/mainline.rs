@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why the C engine does not optimise a probe at a place: its rules, as far as they differ from ours, by their effect. It
-//! explains where the two answers differ.
+//! Reasons of the C engine for not optimising a probe at a place: the effect of its rules, as far
+//! as they differ from ours. They explain where the two answers differ.
 
 use crate::vmlinux::Vmlinux;
 use ferro_core::insn::Flow;
@@ -15,7 +15,7 @@ pub enum Rule {
     Exception,
     /// The function has an indirect jump.
     IndirectJump,
-    /// A branch goes to the byte right after the jump, which it counts as inside.
+    /// A branch targets the byte right after the jump, which the C engine counts as inside.
     BranchBehind,
     /// A displaced instruction is a branch or a call.
     Branch,
@@ -23,9 +23,11 @@ pub enum Rule {
     Opcode,
     /// Something that ours refuses as well.
     Same,
-    /// An instruction with VEX somewhere in the function is taken for a branch into the jump, as its opcode is that of one.
+    /// An instruction with VEX somewhere in the function is taken for a branch into the jump, as
+    /// its opcode is one of a branch.
     Vex,
-    /// None that is seen here: the function has alternatives, so that the kernel may run other instructions.
+    /// No rule applies that can be seen here: the function has alternatives, so the kernel may run
+    /// other instructions.
     Alternative,
 }
 
@@ -88,7 +90,8 @@ fn is_vex(insn: &Insn) -> bool {
     matches!(insn.bytes(), [0xc4 | 0xc5 | 0x62, ..])
 }
 
-/// Where an instruction with VEX seems to branch whose opcode means that in the first map.
+/// Returns the apparent branch target of an instruction with VEX whose opcode is a branch in the
+/// first map.
 fn taken_for_branch(insn: &Insn, address: u64) -> Option<u64> {
     let distance = match insn.opcode() {
         // These have a byte as an operand, which is the last.
@@ -102,7 +105,7 @@ fn taken_for_branch(insn: &Insn, address: u64) -> Option<u64> {
     })
 }
 
-/// Whether one of the displaced instructions is not executed elsewhere.
+/// Returns the rule that refuses one of the displaced instructions, if any.
 fn refuses_insn(insn: &Insn) -> Option<Rule> {
     let branch = !matches!(insn.flow(), Flow::Next | Flow::Return(_));
     // The C engine takes the opcode of one with VEX for one of the first map.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a kernel's image says about its code, for the analysis of jumps: as the running kernel would answer.
+//! Facts about the code of a kernel's image for the analysis of jumps, as the running kernel would
+//! answer.
 
 use crate::iced;
 use ferro_core::insn::jump::Entry;
@@ -38,7 +39,7 @@ impl Section {
 /// A branch, or something else that leads from one address to another.
 type Way = (u64, u64);
 
-/// An image. Its `.text` is the code; that of the initialisation is left out, which is not probed later.
+/// An image. Its `.text` is the code; initialisation code is left out, as it is not probed later.
 pub struct Vmlinux {
     text: Section,
     rodata: Section,
@@ -79,7 +80,7 @@ impl Vmlinux {
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or lacks what each kernel of ours has.
+    /// Fails if the file cannot be read, or lacks symbols that each of our kernels has.
     pub fn read(file: &Path) -> Result<Self, Box<dyn Error>> {
         let data = fs::read(file)?;
         let image = object::File::parse(&*data)?;
@@ -162,12 +163,12 @@ impl Vmlinux {
         self.names.get(name).copied()
     }
 
-    /// Whether the instruction there has an entry in the exception table.
+    /// Returns true if the instruction at the address has an entry in the exception table.
     pub fn is_exception(&self, address: u64) -> bool {
         self.faulting.contains(&address)
     }
 
-    /// Whether the kernel that runs may have other instructions in a piece than the image.
+    /// Returns true if the running kernel may have other instructions in a piece than the image.
     pub fn is_patched(&self, piece: Piece) -> bool {
         let mut inside = self.alternatives.range(piece.start..piece.end);
         inside.next().is_some()
@@ -187,8 +188,8 @@ impl Vmlinux {
         self.text.get(piece.start, len).expect("in the text")
     }
 
-    /// Everything that is known to lead into the code, by another decoder and by looking at all of the data: address, what
-    /// leads there, and from where.
+    /// Returns all known entries into the code, found by another decoder and by searching all of
+    /// the data: address, source and place of the source.
     pub fn targets(&self) -> Vec<(u64, Source, u64)> {
         let mut targets = Vec::new();
         for piece in self.pieces() {
@@ -243,7 +244,7 @@ fn ways(table: &Section, size: usize) -> Vec<Way> {
     ways
 }
 
-/// Those that lead from a range.
+/// Returns the entries with a source in a range.
 fn within(ways: &[Way], range: Range<u64>) -> &[Way] {
     let at = |address| ways.partition_point(|(from, _)| *from < address);
     &ways[at(range.start)..at(range.end)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The emulation against this machine's CPU, for what user space may execute.
+//! Compares the emulation with this machine's CPU, for instructions that user space may execute.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -79,7 +79,8 @@ fn emulated(bytes: &[u8], rcx: u64, flags: u64) -> (bool, u64) {
     (next != behind, machine.rcx)
 }
 
-/// Executes a jump with these flags and this counter; whether it was taken, and the counter afterwards.
+/// Executes a jump with these flags and this counter. Returns true if it was taken, and the counter
+/// afterwards.
 macro_rules! executed {
     ($($jump:literal),+; $rcx:expr, $flags:expr) => {{
         let (mut rcx, taken): (u64, u64);
@@ -203,7 +204,7 @@ impl Machine for Registers {
     }
 }
 
-/// Values at the ends of what 32 and 64 bits hold, and some in between.
+/// Values at the limits of 32 and 64 bits, and some in between.
 const VALUES: [u64; 14] = [
     0,
     1,

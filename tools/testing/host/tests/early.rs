@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a CPU that comes executes in built kernels before it can handle breakpoints: no probe is taken there.
+//! Code of built kernels that a CPU executes before it can handle breakpoints: probes there are
+//! refused.
 
 use ferro_host::early::Early;
 use ferro_host::early::Image;
 use ferro_host::images::build_directories;
 
-/// What is surely among it, in every kernel.
+/// Functions that are part of it in every kernel.
 const SURE: [&str; 6] = [
     "secondary_startup_64",
     "early_setup_idt",
@@ -16,10 +17,11 @@ const SURE: [&str; 6] = [
     "load_current_idt",
 ];
 
-/// Where it goes to an address that somebody has put into memory. All are starts of their own.
+/// Places that jump to an address stored in memory. All the targets are roots.
 const LOST: [&str; 3] = ["common_startup_64", "wakeup_long64", "core_restore_code"];
 
-/// What loads a table of interrupts and may be probed. It makes a CPU reset, or is called when the CPU does without a table.
+/// Functions that load an IDT and may be probed. It makes a CPU reset, or is called when the CPU
+/// does without an IDT.
 const LOADERS: [&str; 1] = ["idt_invalidate+0x0"];
 
 #[test]

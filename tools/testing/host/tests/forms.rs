@@ -5,7 +5,7 @@
 use ferro_host::forms::Forms;
 use ferro_host::forms::emit;
 
-/// What becomes of one instruction.
+/// Returns the emitted lines of one instruction.
 fn emitted(bytes: &[u8]) -> Option<String> {
     let mut forms = Forms::new();
     forms.add(bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files that we write from memory, and that we merge, against those that the compilers' own runtimes wrote.
+//! Compares the files that we write from memory, and that we merge, with the files of the
+//! compilers' own runtimes.
 //!
 //! By records of all compilers (`gcov/recorded`), and by what this machine's GCC does now. `GCOV_COMPILERS` names the
 //! directory with the compilers that `gcov/compilers.sh` has fetched, for the same with each of them.
@@ -49,10 +50,10 @@ fn without_summary(file: &[u8]) -> Vec<u8> {
     [&file[..at], &file[at + 16..]].concat()
 }
 
-/// What a file says: for each function, its counters by index.
+/// Content of a file: for each function, its counters by index.
 type Said = Vec<(Option<Identity>, Vec<(u8, Vec<u64>)>)>;
 
-/// `lists`: what is to be done with the counters of lists.
+/// Reads a file. `lists` transforms the counters of lists.
 fn said(file: &[u8], lists: impl Fn(Vec<u64>) -> Vec<u64>) -> Said {
     let file = Gcda::parse(file).unwrap_or_else(|error| panic!("{error}"));
     let functions = file.functions().map(|function| {
@@ -79,7 +80,7 @@ fn emptied(mut rest: Vec<u64>) -> Vec<u64> {
     lists
 }
 
-/// What it takes to compare a record's files with ours.
+/// Compares the files of a record with ours.
 fn check(path: &Path, has_lists: bool) {
     let record = Record::read(path);
     assert_eq!(record.infos.len(), 2);
@@ -94,7 +95,7 @@ fn check(path: &Path, has_lists: bool) {
             false => assert_eq!(ours, without_summary(theirs), "{place}"),
         }
 
-        // The runtime had its own counters, and merged those of the file that it found.
+        // The runtime had its own counters, and merged the counters of the file that it found.
         let [first, second, both] = ["first", "second", "both"].map(|run| {
             let file = &record.files[&format!("{run}/{name}")];
             Gcda::parse(file).unwrap()
@@ -107,7 +108,7 @@ fn check(path: &Path, has_lists: bool) {
     }
 }
 
-/// The recorded files whose names have a prefix, with the rest of the name.
+/// Returns the recorded files whose names have a prefix, with the rest of the name.
 fn recorded_by(prefix: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(recorded()).unwrap() {
@@ -132,7 +133,7 @@ fn gcc_writes_the_same() {
     }
 }
 
-/// What it takes to compare a record of LLVM's files with ours.
+/// Compares a record of files of LLVM with ours.
 fn check_llvm(path: &Path) -> Record {
     let record = Record::read(path);
     assert_eq!(record.llvm.len(), 2);
@@ -176,7 +177,7 @@ fn llvm_writes_the_same() {
     }
 }
 
-/// What `gcov` says of the source, with the files of a directory.
+/// Returns the report of `gcov` on the source, with the files of a directory.
 fn report(mut gcov: Command, directory: &Path) -> String {
     let status = gcov
         .args(["--branch-probabilities", "program.c"])

@@ -11,7 +11,7 @@ use ferro_host::iced::Agreement;
 use ferro_host::iced::Leniency;
 use std::collections::HashMap;
 
-/// Compares random cases; how many of them the comparison found to be what.
+/// Compares random cases. Returns the number of cases by result.
 fn random(seed: u64, count: u64) -> HashMap<Agreement, u64> {
     let mut met = HashMap::new();
     let mut cases = Random::new(seed);
@@ -50,8 +50,8 @@ fn random_bytes() {
     println!("{met:?}");
 }
 
-/// What does not fault, for us, has no operand in memory but the stack, and is one of those that every CPU has and everybody may
-/// execute.
+/// Checks that each instruction that cannot fault, for us, has no memory operand except the stack,
+/// and is one that every CPU has and that may be executed without privileges.
 #[test]
 fn what_cannot_fault() {
     let mut cases = Random::new(0xfa17);
@@ -129,7 +129,7 @@ fn opcodes() {
         }
         let forms = PREFIXES.iter().flat_map(|prefix| {
             (0..=0xff).map(move |modrm| {
-                // 9e is a suffix of 3DNow!, at whatever distance.
+                // 9e is a suffix of 3DNow!, at any distance.
                 [&[*prefix], escape, &[opcode, modrm], &[0x9e; 12]].concat()
             })
         });

@@ -14,10 +14,11 @@ use ferro_host::kernel;
 use ferro_host::kernel::Kernel;
 use std::collections::BTreeMap;
 
-/// What the kernel says to hypervisors that emulate the instruction after it, which iced-x86 does not know: `ud2; .ascii "xen"`.
+/// Prefix by which the kernel asks hypervisors to emulate the next instruction, unknown to
+/// iced-x86: `ud2; .ascii "xen"`.
 const FORCED_EMULATION: &[u8] = b"\x0f\x0bxen";
 
-/// Where instructions start, by iced-x86 alone, which goes on a byte after where it finds none.
+/// Returns the starts of instructions by iced-x86 alone, which skips a byte where it finds none.
 fn starts(text: &Text) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -36,7 +37,7 @@ fn starts(text: &Text) -> Vec<usize> {
     starts
 }
 
-/// Whether both know what is there.
+/// Returns true if both decoders know the instruction.
 fn is_known(agreement: Agreement) -> bool {
     matches!(
         agreement,
@@ -81,7 +82,8 @@ fn every_instruction() {
     assert!(count > 1_000_000);
 }
 
-/// Our walk meets the same starts, as far as it gets, or to what only ours knows; how many.
+/// Checks that our walk meets the same starts, up to its end or to an instruction that only ours
+/// knows. Returns their number.
 fn walk(text: &Text, starts: &[usize]) -> usize {
     let both_know = |at: &usize| {
         let ip = text.address.wrapping_add(*at as u64);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where jumps can be put in built kernels: nothing that is known of the whole image leads into one.
+//! Places for jumps in built kernels: no known branch or pointer of the whole image leads into a
+//! jump.
 
 use ferro_core::insn::jump::Displaced;
 use ferro_core::insn::jump::Reason;
@@ -33,11 +34,11 @@ fn reason(reason: Reason) -> String {
 /// Of how many places one is asked for alone as well, which decodes the whole function for it.
 const EACH: u64 = 64;
 
-/// How many of what is wrong are shown.
+/// Number of defects shown.
 const SHOWN: usize = 40;
 
-/// Looks at every instruction of an image: how many there are, how many can be displaced, how many of these are entered, and
-/// some of them.
+/// Examines every instruction of an image. Returns the number of instructions, of displaceable ones
+/// and of entered ones, and some of the latter.
 fn judge(image: &Vmlinux) -> (u64, u64, u64, Vec<String>) {
     let targets = image.targets();
     let mut reasons = BTreeMap::<String, u64>::new();

@@ -32,7 +32,7 @@ fn random(seed: u64, count: usize) -> HashMap<Difference, u64> {
     met
 }
 
-/// Where the kernel differs and iced-x86 knows an instruction, it says what we say.
+/// Checks that where the kernel differs and iced-x86 knows an instruction, iced-x86 agrees with us.
 fn judge(text: &[u8], difference: Difference) {
     let strict = iced::decode(text, 0);
     let ours = Insn::decode(text);
@@ -52,7 +52,8 @@ fn judge(text: &[u8], difference: Difference) {
     }
 }
 
-/// What random bytes do not meet: the kernel's own prefix, and the cases of each difference.
+/// Tests cases that random bytes do not meet: the kernel's own prefix, and the cases of each
+/// difference.
 #[test]
 #[ignore = "needs a kernel's source tree in INSN_KSRC"]
 fn cases() {

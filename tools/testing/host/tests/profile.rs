@@ -27,7 +27,8 @@ fn written(record: &Record) -> Vec<u8> {
     bytes
 }
 
-/// A profile of the runtime's without what ours leaves out: build ids, and addresses.
+/// Returns a profile of the runtime without the parts that ours leaves out: build ids, and
+/// addresses.
 fn without_addresses(profile: &[u8]) -> Vec<u8> {
     let mut profile = profile.to_vec();
     let word = |profile: &[u8], index: usize| {
@@ -86,7 +87,7 @@ fn another_version_is_refused() {
     assert_eq!(refused, Err(ProfileRefusal::Version(11)));
 }
 
-/// Runs a tool of LLVM's in a directory. Returns what it says.
+/// Runs a tool of LLVM in a directory. Returns its output.
 fn run(tool: &Path, directory: &Path, arguments: &[&str]) -> String {
     let output = Command::new(tool)
         .args(arguments)
@@ -97,7 +98,7 @@ fn run(tool: &Path, directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What the tools say of a profile: lines, and branches.
+/// Returns the reports of the tools on a profile: lines, and branches.
 fn report(tools: [&Path; 2], directory: &Path, profile: &[u8]) -> String {
     fs::write(directory.join("ours.profraw"), profile).unwrap();
     let [profdata, cov] = tools;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Measures hooks and exits in Rust as `main.c` does those in C, when it is loaded. Loading fails with -EAGAIN
-//! when all went well.
+//! Measures hooks and exits in Rust at load, as `main.c` does those in C. Loading fails with
+//! -EAGAIN on success.
 #![deny(unsafe_code)]
 
 use ferro_gkhi::define_hook;
@@ -33,24 +33,24 @@ module! {
 
 const LOOPS: u64 = 10000;
 
-/// What the operations have in registers, for their places.
+/// Values that the operations have in registers, as arguments for their places.
 type Args = (usize, usize, usize, usize, usize);
 
-/// Keeps the compiler from moving memory accesses from one round of a loop to another, and from leaving out a loop
-/// that does nothing else.
+/// Keeps the compiler from moving memory accesses between rounds of a loop, and from leaving out a
+/// loop without other effects.
 #[inline(always)]
 fn barrier() {
     core::hint::black_box(());
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// Keeps the compiler from leaving out what nobody uses.
+/// Keeps the compiler from leaving out an unused value.
 #[inline(always)]
 fn needed(value: usize) -> usize {
     core::hint::black_box(value)
 }
 
-/// Comes by a place many times.
+/// Passes a place many times.
 macro_rules! operation {
     ($name:ident, ($($arg:pat),*), $place:expr) => {
         #[inline(never)]
@@ -64,20 +64,20 @@ macro_rules! operation {
 }
 
 define_hook! {
-    /// Nobody is interested.
+    /// A hook without exits.
     static DORMANT_0: Dormant0<'a> = c"rust_dormant_0" in Task();
 }
 define_hook! {
-    /// Nobody is interested.
+    /// A hook without exits.
     static DORMANT_2: Dormant2<'a> = c"rust_dormant_2" in Task(a: usize, b: usize);
 }
 define_hook! {
-    /// Nobody is interested.
+    /// A hook without exits.
     static DORMANT_5: Dormant5<'a> = c"rust_dormant_5"
         in Task(a: usize, b: usize, c: usize, d: usize, e: usize);
 }
 define_hook! {
-    /// Nobody is interested.
+    /// A hook without exits.
     static DORMANT_FUNCTION: DormantFunction<'a> = c"rust_dormant_function" in Task(a: usize, b: usize);
 }
 define_hook! {
@@ -196,7 +196,7 @@ fn bench(rounds: usize) {
     }
 }
 
-/// What exits count in.
+/// Counters of the exits.
 struct Counters {
     a: PerCpuCounter,
     b: PerCpuCounter,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Measures the Rust interfaces as `main.c` does those in C, when it is loaded. Loading fails with -EAGAIN
-//! when all went well.
+//! Measures the Rust interfaces at load, as `main.c` does those in C. Loading fails with -EAGAIN on
+//! success.
 #![deny(unsafe_code)]
 
 use ferro_fast_relay as fast;
@@ -33,7 +33,7 @@ struct Channels {
 
 static RECORD: [u8; 1024] = [0; 1024];
 
-/// A type whose bytes are all data.
+/// A type without padding.
 type Words<const N: usize> = [u64; N];
 
 /// A loop over an operation.
@@ -53,8 +53,8 @@ macro_rules! operation {
     };
 }
 
-/// Keeps the compiler from moving memory accesses from one round of a loop to another, and from leaving out the loop
-/// that does nothing else.
+/// Keeps the compiler from moving memory accesses between rounds of a loop, and from leaving out a
+/// loop without other effects.
 #[inline(always)]
 fn barrier() {
     core::hint::black_box(());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Coverage: arbitrary memory as an object of GCC's, as sections of LLVM's, and arbitrary files. Nothing panics,
-//! nothing outside of the memory is used, and what is written is read again.
+//! Coverage: arbitrary memory as an object of GCC, as sections of LLVM, and arbitrary files.
+//! Nothing panics, no memory outside is accessed, and the output can be read back.
 //!
 //! Without a fuzzer the program replays the files that it is given.
 
@@ -19,7 +19,7 @@ use ferro_core::gcov::merge;
 use ferro_core::gcov::merge_profiles;
 use std::cell::Cell;
 
-/// Memory from the address 0 on, of which the first bytes are the merge functions.
+/// Memory from the address 0 on; its first bytes are the merge functions.
 struct Bytes<'b> {
     bytes: &'b [u8],
     refused: Cell<bool>,

@@ -87,7 +87,7 @@ impl Surroundings for Bytes<'_> {
     }
 }
 
-/// What is displaced runs elsewhere, as instructions and in no more room than is promised.
+/// Checks that displaced instructions run elsewhere, as instructions and within the promised size.
 fn displace(data: &[u8]) {
     for address in (AT..).take(data.len().min(64)) {
         let Ok(displaced) = jump::displaceable(address, &Bytes(data)) else {
@@ -100,7 +100,7 @@ fn displace(data: &[u8]) {
     }
 }
 
-/// What has no second opinion at least comes to an end.
+/// Runs the functions that have no second opinion, and checks that they return.
 fn exercise(insn: &Insn) {
     let mut copy = [0; 16];
     for to in [0, 1 << 31, 1 << 63, u64::MAX] {

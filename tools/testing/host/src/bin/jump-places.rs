@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chooses instructions of a kernel's text, and says of each whether a jump can be put there: what `jump-places.sh` and
-//! `jumps-everywhere.sh` compare with the kernel's own answer.
+//! Chooses instructions of a kernel's text, and says for each if a jump can be put there.
+//! `jump-places.sh` and `jumps-everywhere.sh` compare that with the kernel's own answer.
 //!
 //! ```text
 //! jump-places COUNT SEED VMLINUX >places     random ones
@@ -24,7 +24,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Bytes: more than a jump displaces, whatever the length of the last instruction (4 + 15).
+/// Distance in bytes: more than a jump displaces, for any length of the last instruction (4 + 15).
 const APART: u64 = 20;
 
 /// The instructions of some bytes of code.
@@ -42,7 +42,7 @@ fn instructions(bytes: &[u8], start: u64) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
-/// Our answer, and why; if it is yes, what the C engine may have against it.
+/// Returns our answer and its reason; if it is yes, also the objection of the C engine, if any.
 fn answer(found: Result<Displaced, Reason>, image: &Vmlinux, place: u64) -> (&'static str, String) {
     match found {
         Ok(_) => match mainline::refuses(image, place) {
@@ -79,7 +79,8 @@ fn random(count: u64, seed: u64, image: &Vmlinux, text: u64) {
     let mut chosen = BTreeSet::new();
     for _ in 0..count {
         let place = places[random.bits() as usize % places.len()];
-        // A probe in the bytes of another's jump keeps both from being optimised, which says nothing of the place.
+        // A probe in the bytes of another probe's jump keeps both from being optimised, which says
+        // nothing about the place.
         if chosen.range(place - APART..=place + APART).next().is_some() {
             continue;
         }

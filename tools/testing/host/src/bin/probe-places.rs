@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chooses places of functions that two kernels have in common: each function's entry, and three of its other instructions at
-//! random, where its instructions are as long in both. On each a probe is tried (`selftests/every/run.sh`).
+//! Chooses places in functions that two kernels have in common: each function's entry, and three
+//! random instructions that are equally long in both. `selftests/every/run.sh` tries a probe on
+//! each.
 //!
 //! ```text
 //! probe-places ONE_IN SEED VMLINUX OTHER      one function in ONE_IN; a line each: offset from _text in both, symbol+offset,
@@ -32,7 +33,7 @@ struct Function {
     mnemonics: Vec<Mnemonic>,
 }
 
-/// The functions of an image's `.text`; those of one name by their order.
+/// Functions of an image's `.text`, by name and by their order among functions of that name.
 type Functions = BTreeMap<(String, usize), Function>;
 
 fn functions(file: &Path) -> Result<Functions, Box<dyn Error>> {
@@ -65,7 +66,7 @@ fn functions(file: &Path) -> Result<Functions, Box<dyn Error>> {
         let (mut boundaries, mut mnemonics, mut next) = (Vec::new(), Vec::new(), at);
         while next < end {
             let insn = iced::decode(&bytes[(next - start) as usize..], next);
-            // What the assembler and the compiler fill up with.
+            // Padding by the assembler and the compiler.
             if !insn.is_invalid() && insn.code() != iced_x86::Code::Int3 {
                 boundaries.push(next - at);
                 mnemonics.push(insn.mnemonic());

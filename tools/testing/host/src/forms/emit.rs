@@ -29,7 +29,7 @@ pub fn file(forms: &[&Form]) -> String {
     text
 }
 
-/// One form: `FORM_BEGIN`, its bytes, and `FORM_END` with its setting.
+/// Returns the lines of one form: `FORM_BEGIN`, its bytes, and `FORM_END` with its setting.
 pub fn lines(form: &Form) -> String {
     let mut text = String::from("FORM_BEGIN\n");
     let mut displacement = form.insn.displacement();
@@ -58,7 +58,8 @@ pub fn lines(form: &Form) -> String {
     text
 }
 
-/// The bytes, with what has to be changed: where it goes, and where its operand is.
+/// Returns the bytes, with the parts that have to be changed: the target, and the place of the
+/// operand.
 fn parts(form: &Form, displacement: &mut i64) -> Vec<Part> {
     let insn = &form.insn;
     let fields = [insn.displacement_field(), insn.immediate_field()];
@@ -89,7 +90,7 @@ fn address(form: &Form, displacement: &mut i64) -> Option<Part> {
         return None;
     }
     if setting.base == RSP {
-        // What is above the stack pointer.
+        // The memory above the stack pointer.
         *displacement &= if field.len == 1 { 0x78 } else { 0xf8 };
         return Some(Part::Filled(field.len, displacement.to_string()));
     }
@@ -109,7 +110,7 @@ fn address(form: &Form, displacement: &mut i64) -> Option<Part> {
     (!has_register).then(|| Part::Filled(4, memory.to_string()))
 }
 
-/// The distance of a branch: it goes to the form's other end.
+/// Returns the distance of a branch to the other end of the form.
 fn distance(insn: &Insn) -> Option<Part> {
     let relative = matches!(
         insn.flow(),

@@ -2,9 +2,10 @@
 
 //! Instructions of a kernel's text that a test can run by themselves, with a probe and without.
 //!
-//! A *form* is an instruction without the values of its displacement and its immediate: prefixes, opcode, registers and
-//! addressing mode. [`Forms`] collects those of some text, and [`Forms::choose`] takes as many as are wanted, of each kind
-//! in turn, and the more frequent ones first. [`emit`] writes them down for the assembler.
+//! A *form* is an instruction without the values of its displacement and its immediate: prefixes,
+//! opcode, registers and addressing mode. [`Forms`] collects the forms of some text.
+//! [`Forms::choose`] takes as many as are wanted, of each kind in turn, the more frequent ones
+//! first. [`emit`] writes them down for the assembler.
 
 pub mod emit;
 mod setting;
@@ -22,9 +23,9 @@ use std::collections::BTreeMap;
 pub struct Form {
     /// Its bytes.
     pub insn: Insn,
-    /// What it is to the other decoder.
+    /// The instruction as the other decoder sees it.
     pub other: Instruction,
-    /// What it needs around it.
+    /// Registers and memory that the form needs.
     pub setting: Setting,
     /// How often the text has it.
     pub count: u64,
@@ -69,7 +70,7 @@ impl Forms {
         self.forms.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no forms.
     pub fn is_empty(&self) -> bool {
         self.forms.is_empty()
     }
@@ -110,7 +111,7 @@ impl Forms {
         }
         let mut kinds: Vec<_> = kinds.into_values().collect();
         for forms in &mut kinds {
-            // Stable: what is equally frequent stays in the order of its bytes.
+            // Stable: equally frequent forms stay in the order of their bytes.
             forms.sort_by_key(|form| std::cmp::Reverse(form.count));
         }
         let longest = kinds.iter().map(Vec::len).max().unwrap_or(0);
@@ -158,7 +159,7 @@ fn kind(form: &Form) -> Kind {
         displacement: insn.displacement_field().len,
         segment: form.other.has_segment_prefix(),
     };
-    // What stands before REX.
+    // The prefixes before REX.
     let prefixes = insn.bytes().iter();
     let prefixes = prefixes.take_while(|byte| matches!(byte, 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3));
     let mut prefixes: Vec<u8> = prefixes.copied().collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What has to be around an instruction so that it can be run, if it can.
+//! Registers and memory that an instruction needs to be run, if it can be.
 
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;
@@ -14,11 +14,11 @@ use iced_x86::OpAccess;
 use iced_x86::OpKind;
 use iced_x86::Register;
 
-/// What the test does before it calls a form. The numbers are those of `forms.h`.
+/// Preparations of the test before it calls a form. The numbers are those of `forms.h`.
 pub mod flags {
     /// The operand is in memory, at base + index + displacement.
     pub const MEMORY: u32 = 0x01;
-    /// That memory is of this CPU.
+    /// The memory is per-CPU.
     pub const PERCPU: u32 = 0x02;
     /// May go on at the other end.
     pub const JUMPS: u32 = 0x04;
@@ -36,7 +36,7 @@ pub mod flags {
     pub const BIT: u32 = 0x100;
     /// The top of the stack is for the flags.
     pub const POPS_FLAGS: u32 = 0x200;
-    /// The stack pointer changes, and what is below where it was is not defined.
+    /// The stack pointer changes, and the memory below its old value is undefined.
     pub const MOVES_STACK: u32 = 0x400;
     /// Pushes the flags.
     pub const PUSHES_FLAGS: u32 = 0x800;
@@ -48,12 +48,12 @@ pub const NONE: u8 = 0xff;
 /// How far a stack pointer may go.
 const STACK_REACH: u64 = 256;
 
-/// What a form needs around it.
+/// Registers and memory that a form needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Of [`flags`].
     pub flags: u32,
-    /// The register of which they speak.
+    /// The register that the flags refer to.
     pub register: u8,
     /// The base of the operand in memory.
     pub base: u8,
@@ -63,7 +63,7 @@ pub struct Setting {
     pub shift: u8,
 }
 
-/// What every processor of 64 bits has, and does not take the FPU for.
+/// Features of every 64-bit processor, except those that use the FPU.
 const FEATURES: [CpuidFeature; 10] = [
     CpuidFeature::INTEL8086,
     CpuidFeature::INTEL186,
@@ -77,7 +77,7 @@ const FEATURES: [CpuidFeature; 10] = [
     CpuidFeature::PAUSE,
 ];
 
-/// What has no features of its own, but belongs here.
+/// Instructions without a CPUID feature that are included.
 const MORE: [Mnemonic; 7] = [
     Mnemonic::Cmpxchg16b,
     Mnemonic::Lfence,
@@ -88,7 +88,7 @@ const MORE: [Mnemonic; 7] = [
     Mnemonic::Prefetchw,
 ];
 
-/// What depends on more than registers and memory, or changes more.
+/// Instructions that depend on more than registers and memory, or change more.
 const EXCLUDED: [Mnemonic; 20] = [
     Mnemonic::Cpuid,
     Mnemonic::Rdtsc,
@@ -113,7 +113,7 @@ const EXCLUDED: [Mnemonic; 20] = [
 ];
 
 impl Setting {
-    /// What `insn` needs; `None` if it cannot be run by itself.
+    /// Returns the setting that `insn` needs; `None` if it cannot be run by itself.
     pub fn of(insn: &Insn, other: &Instruction, info: &mut InstructionInfoFactory) -> Option<Self> {
         if !is_plain(other) {
             return None;
@@ -154,7 +154,7 @@ impl Setting {
     fn memory(&mut self, insn: &Insn, other: &Instruction, is_used: bool) -> Option<()> {
         if is_string(other) {
             self.flags |= flags::STRING;
-            // What has them in 32 bits, or of another segment, is elsewhere.
+            // Operands with 32-bit addresses, or with another segment, are handled elsewhere.
             let usual = other.segment_prefix() == Register::None && !addresses_32(other);
             return usual.then_some(());
         }
@@ -192,7 +192,7 @@ impl Setting {
     fn flow(&mut self, insn: &Insn) -> Option<()> {
         let target = match insn.flow() {
             Flow::Next => return Some(()),
-            // Vendors do not agree on where such a branch goes.
+            // Vendors do not agree on the target of such a branch.
             _ if insn.prefixes().operand_size => return None,
             Flow::Jump(target) | Flow::Call(target) => target,
             Flow::JumpIf(..) | Flow::Loop(..) => {
@@ -213,7 +213,7 @@ impl Setting {
                 self.flags |= flags::TO_REGISTER;
                 self.register = register.number();
             }
-            // Of this CPU's memory ours refuses it, and nobody has that.
+            // Ours refuses such a target in per-CPU memory, which no code uses.
             Target::Memory(_) if self.flags & flags::PERCPU != 0 => return None,
             Target::Memory(_) => self.flags |= flags::TO_MEMORY,
         }
@@ -276,7 +276,7 @@ fn is_plain(other: &Instruction) -> bool {
         && !far.contains(&other.code())
 }
 
-/// What a change of the stack pointer means; `None` if it could go anywhere.
+/// Returns the meaning of a change of the stack pointer; `None` if the new value could be any.
 fn stack_move(other: &Instruction) -> Option<u32> {
     let near = |value: u64| value.wrapping_add(STACK_REACH) <= 2 * STACK_REACH;
     let to_sp = other.op0_kind() == OpKind::Register && other.op0_register() == Register::RSP;
@@ -311,7 +311,7 @@ fn is_string(other: &Instruction) -> bool {
     other.is_string_instruction()
 }
 
-/// Whether its addresses have 32 bits.
+/// Returns true if the addresses of the instruction have 32 bits.
 fn addresses_32(other: &Instruction) -> bool {
     let is_32 = |register: Register| register.is_gpr32() || register == Register::EIP;
     let implicit = (0..other.op_count()).any(|op| {

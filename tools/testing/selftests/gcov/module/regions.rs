@@ -12,7 +12,7 @@ fn even<T: core::ops::Div<Output = T> + From<u8>>(number: T) -> T {
     number / T::from(2) // EVEN
 }
 
-/// What `rust_module.c` calls: so many calls are counted.
+/// Called by `rust_module.c`; the calls are counted.
 // SAFETY: The name is this module's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn gcov_rust(calls: u32) -> u32 {
