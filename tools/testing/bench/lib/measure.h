@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Measuring what a call of a function costs, and what the work of a task.
- */
+/* Measures the cost of a call of a function, and of the work of a task. */
 #ifndef _BENCH_MEASURE_H
 #define _BENCH_MEASURE_H
 

@@ -30,7 +30,7 @@
 #define ROUNDS	10
 #define CHUNK	65536
 
-/* What a reader has done. */
+/* Work of a reader. */
 struct work {
 	uint64_t records;
 	uint64_t bytes;

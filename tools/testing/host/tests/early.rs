@@ -20,7 +20,7 @@ const SURE: [&str; 6] = [
 /// Places that jump to an address stored in memory. All the targets are roots.
 const LOST: [&str; 3] = ["common_startup_64", "wakeup_long64", "core_restore_code"];
 
-/// Functions that load an IDT and may be probed. It makes a CPU reset, or is called when the CPU
+/// Functions that load an IDT and may be probed: they reset the CPU, or run when the CPU
 /// does without an IDT.
 const LOADERS: [&str; 1] = ["idt_invalidate+0x0"];
 

@@ -91,7 +91,9 @@ static void forget(struct ftrace_ops *first, unsigned int count)
 		ftrace_free_filter(&first[count]);
 }
 
-/* Some ops on the function; @first has another one, whose flags are its own. */
+/*
+ * Measures calls with several ops on the function. @first has another ops, with flags of its own.
+ */
 static int calls(const char *name, unsigned int count, unsigned long flags, unsigned long first)
 {
 	u64 plain = best(), time;
@@ -153,7 +155,7 @@ static int with_others(void)
 	return err;
 }
 
-/* Data of the function, and what it costs beside an ops that is the same for all. */
+/* Measures the data of the function, and the cost next to an ops that is the same for all. */
 static int calls_with_data(void)
 {
 	unsigned long ip = (unsigned long)traced;

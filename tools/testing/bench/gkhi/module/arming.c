@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What registering, arming, disarming and deregistering cost.
+ * Costs of registering, arming, disarming and deregistering.
  *
- * "work" is the CPU time of the task that calls: with its waiting on other CPUs that it does in a loop, without the
- * time in which it sleeps, as it does for grace periods and while the CPUs are stopped. "elapsed" is all, and
- * where nobody has anything to do, a guest whose nanoseconds are instructions goes on to the next timer.
+ * "work" is the CPU time of the calling task: it includes busy waiting for other CPUs, but no sleep
+ * (grace periods, stopped CPUs). "elapsed" is all of the time. In a guest whose nanoseconds are
+ * instructions, idle time advances to the next timer.
  */
 #include <linux/array_size.h>
 #include <linux/ktime.h>
@@ -47,7 +47,7 @@ static struct gkhook * const hooks[] = {
 
 static struct gkh_record records[ARRAY_SIZE(bench_names)];
 
-/* What a call takes, the least of many. */
+/* Cost of a call, the least of many. */
 struct cost {
 	u64 work;
 	u64 elapsed;
@@ -80,7 +80,7 @@ static void stop(struct cost *cost, const struct stopwatch *watch)
 	cost->elapsed = min(cost->elapsed, end - watch->begin);
 }
 
-/* What the watch takes itself. */
+/* Cost of the stopwatch itself. */
 static struct cost empty = { U64_MAX, U64_MAX };
 
 static void print_cost(const char *what, unsigned int count, unsigned int on, const struct cost *cost)
@@ -148,7 +148,7 @@ static int bench_list(unsigned int rounds, unsigned int count, unsigned int on)
 	return err;
 }
 
-/* One record while others are armed, so that its hook's places stay as they are. */
+/* Measures one record while others are armed, so that the places of its hook do not change. */
 static int bench_one_more(unsigned int rounds, unsigned int others)
 {
 	struct cost add = { U64_MAX, U64_MAX }, arm = { U64_MAX, U64_MAX };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the parts of the module share: an operation is a function that comes by a place many times.
+ * Declarations that the parts of the module share. An operation is a function that passes a place
+ * many times.
  */
 #ifndef _GKHI_BENCH_H
 #define _GKHI_BENCH_H
@@ -11,7 +12,7 @@
 #define LOOPS		10000
 #define EXITS_MAX	8
 
-/* What the operations have in registers, for their places. */
+/* Values that the operations have in registers, as arguments for their places. */
 struct bench_args {
 	unsigned long a, b, c, d, e;
 };
@@ -49,7 +50,7 @@ void bench_print(const char *name, u64 thousandths);
 void bench_run_empty(const struct bench_args *args);
 extern struct bench_op bench_ops[];
 
-/* What registering, arming and their opposites cost. */
+/* Measures registering, arming and their opposites. */
 int bench_arming(unsigned int rounds);
 
 /* Names for records. */

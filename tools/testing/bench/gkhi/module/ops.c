@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The operations that are measured, LOOPS times each: places without anybody who is interested, and the same
- * work as an exit, behind a static call and as a tracepoint's probe.
+ * The operations that are measured, LOOPS times each: places without an exit, and the same work as
+ * an exit, behind a static call and as a tracepoint's probe.
  */
 #include <linux/percpu.h>
 #include <linux/static_call.h>
@@ -72,13 +72,16 @@ static noinline void run_##name(const struct bench_args *args)			\
 	}									\
 }
 
-/* The same, with a hook of its own: its parameters, and how it is passed them. */
+/* An operation with a hook of its own: its parameters, and how they are passed. */
 #define HOOK_OPERATION(name, n, access, context, params, op)	\
 	DECLARE_GKHOOK(bench_##name, n, access);		\
 	DEFINE_GKHOOK(bench_##name, context, params);		\
 	OPERATION(name, op)
 
-/* A function around a place, as most places are in one: its own code has to be as it would be without. */
+/*
+ * A function around a place, as most places are in a function. Its other code has to be the same as
+ * without the place.
+ */
 #define FUNCTION(name, place)							\
 static noinline unsigned long function_##name(unsigned long a, unsigned long b)	\
 {										\

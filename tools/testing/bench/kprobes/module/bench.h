@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What the parts of the module share.
- */
+/* Declarations that the parts of the module share. */
 #ifndef _KPROBES_BENCH_H
 #define _KPROBES_BENCH_H
 
-/* The functions of places.S whose like there are many, and where in each is the instruction that is probed. */
+/* The many functions of one kind in places.S, and the offset of the probed instruction in each. */
 #define MANY		2000
 #define MANY_SIZE	32
 #define MANY_AT		4
@@ -30,7 +28,10 @@ void bench_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags);
 /* Behind the first instruction of the functions of places.S, which is an xor of two bytes. */
 #define BENCH_INSIDE	2
 
-/* Where there are hits, and the names of their figures: with a handler before the instruction, and after it as well. */
+/*
+ * Places of hits, and the names of their figures: with a pre handler, and with a post handler as
+ * well.
+ */
 struct bench_place {
 	const char *pre, *post;
 	measured_t function;
@@ -47,7 +48,7 @@ int bench_inside(const char *name, unsigned int rounds);
 /* registering.c; @names has BATCH names of the kernel's functions, or is NULL. */
 int bench_registering(unsigned int rounds, char *names);
 
-/* shares.c: how many of these probes have jumps when no more come. */
+/* shares.c: returns how many of these probes have jumps when no further jumps are placed. */
 unsigned int bench_jumps_in_the_end(struct kprobe *kps, unsigned int count);
 
 /* jumps.c: with jumps in the place of breakpoints. */

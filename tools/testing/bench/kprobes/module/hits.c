@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What a hit costs: a loop that calls a function with a probe, less the same loop without.
- */
+/* Cost of a hit: a loop that calls a probed function, less the same loop without a probe. */
 #include <linux/array_size.h>
 #include <linux/delay.h>
 #include <linux/math.h>
@@ -12,7 +10,7 @@
 long bench_mov(long x), bench_add(long x), bench_lea_rip(long x), bench_load(long x), bench_nop(long x);
 long bench_test(long x), bench_imul(long x), bench_jmp(long x);
 
-/* One that ftrace has a place in. */
+/* A function with an ftrace site. */
 static noinline __noclone long bench_entry(long x)
 {
 	barrier();
@@ -46,7 +44,7 @@ static int hit(u64 *time, const struct bench_place *place, bool post, bool (*rea
 	else
 		probed = measure_calls(place->function, rounds);
 	unregister_kprobe(&kp);
-	/* A jump goes some time after its probe. */
+	/* A jump is removed some time after its probe. */
 	for (i = 0; ready && i < 1000 && READ_ONCE(*byte) != was; i++)
 		msleep(20);
 	*time = probed - min(plain, probed);

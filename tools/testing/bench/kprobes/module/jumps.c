@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What jumps in the place of breakpoints cost: a hit, putting them there and taking them away, and for whom others have to wait
- * meanwhile.
+ * Costs of jumps in place of breakpoints: of a hit, of placing and removing a jump, and of the
+ * waiting of other tasks in that time.
  */
 #include <linux/completion.h>
 #include <linux/delay.h>
@@ -18,11 +18,11 @@
 long bench_jump_mov(long x), bench_jump_add(long x), bench_jump_load(long x), bench_jump_je(long x);
 long bench_jump_push(long x), bench_jump_imul(long x), bench_jump_jmp(long x);
 
-/* What is not exported: run.sh says where it is. */
+/* Address of a symbol that is not exported: set by run.sh. */
 static unsigned long text_mutex_is;
 module_param_named(text_mutex, text_mutex_is, ulong, 0);
 
-/* One of the kernel's functions, after its ftrace site: a lea. */
+/* An instruction of a kernel function, after its ftrace site: a lea. */
 #define KERNEL (ENTRY + 5)
 #define ENTRY (IS_ENABLED(CONFIG_X86_KERNEL_IBT) ? 4 : 0)
 
@@ -42,7 +42,7 @@ static bool has_jump(struct kprobe *kp)
 	return bench_jumps_in_the_end(kp, 1);
 }
 
-/* The longest that somebody has waited for text_mutex. */
+/* The longest wait of a task for text_mutex. */
 static u64 waited;
 
 static int wait_for_text(void *unused)
@@ -95,7 +95,7 @@ static int many(struct kprobe *kps, struct kprobe **list)
 	other = kthread_run(wait_for_text, NULL, "wait_for_text");
 	if (IS_ERR(other))
 		return PTR_ERR(other);
-	/* It is somebody who waits for jumps, not for this. */
+	/* This task waits for jumps, not for text_mutex. */
 	msleep(50);
 	err = register_kprobes(list, BATCH);
 	waited = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What registering and unregistering cost, a probe, in batches; and what hits cost while there are many probes.
+ * Costs of registering and unregistering a probe, alone and in batches; and costs of hits while
+ * there are many probes.
  *
- * "work" is the CPU time of the task that calls, with its waiting on other CPUs that it does in a loop, without the time in
- * which it sleeps, as it does for grace periods. "elapsed" is all.
+ * "work" is the CPU time of the calling task: it includes busy waiting for other CPUs, but no sleep
+ * (grace periods). "elapsed" is all of the time.
  */
 #include <linux/ktime.h>
 #include <linux/math.h>
@@ -85,7 +86,7 @@ static int init_names_batch(struct batch *b, char *names)
 	return i == BATCH ? 0 : -E2BIG;
 }
 
-/* What one hit costs when each of the batch is hit once, with its function. */
+/* Measures one hit when each probe of the batch is hit once, by its function. */
 static void hit_each(void)
 {
 	u64 begin, end;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * In how many places there are jumps instead of breakpoints: of all of the kernel's text, and of the functions that are called
- * often.
+ * Share of places with jumps instead of breakpoints: in all of the kernel's text, and in functions
+ * that are called often.
  */
 #include <linux/array_size.h>
 #include <linux/delay.h>
@@ -17,14 +17,14 @@
 #include "bench.h"
 
 #define JUMP 0xe9
-/* How long nothing may happen before all jumps are there that come, in milliseconds. */
+/* Milliseconds without a new jump after which no further jump is expected. */
 #define QUIET 3000
 /* Random places; and how far they are apart at least, which is more than a jump displaces. */
 #define RANDOM 3000
 #define APART 20
 #define MOST_HOT 4000
 
-/* What is not exported: run.sh says where it is. */
+/* Addresses of symbols that are not exported: set by run.sh. */
 static unsigned long stext_is, etext_is;
 module_param_named(_stext, stext_is, ulong, 0);
 module_param_named(_etext, etext_is, ulong, 0);
@@ -43,7 +43,7 @@ static unsigned int jumps(struct kprobe *kps, unsigned int count)
 	return n;
 }
 
-/* How many there are when no more come. */
+/* Returns the number of jumps when no further jumps are placed. */
 unsigned int bench_jumps_in_the_end(struct kprobe *kps, unsigned int count)
 {
 	unsigned int before = 0, n, quiet = 0;
@@ -108,7 +108,10 @@ static int add_functions(struct code *code, char *offsets)
 	return code->size ? 0 : -ENOENT;
 }
 
-/* Per cent of random places. Which they are, each kernel has its own answer to: those that can be probed. */
+/*
+ * Measures the percentage among random places. Each kernel chooses its own: those that can be
+ * probed.
+ */
 static int share(const char *name, const struct code *code, struct kprobe *kps, struct kprobe **list, bool post)
 {
 	struct rnd_state random;

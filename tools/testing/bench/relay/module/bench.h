@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the parts of the module share: an operation is a function that does it many times.
+ * Declarations that the parts of the module share. An operation is a function that does it many
+ * times.
  */
 #ifndef _RELAY_BENCH_H
 #define _RELAY_BENCH_H
@@ -44,7 +45,7 @@ extern bool bench_instructions;
 /* Prints a figure, which is given in thousandths. */
 void bench_print(const char *name, size_t len, u64 thousandths);
 
-/* The loops of operations, and the empty one whose cost is taken off. */
+/* Loops of operations, and the empty loop, which is subtracted. */
 void bench_run_empty(const struct bench_channels *chans, size_t len);
 extern struct bench_op bench_relay_ops[];
 extern struct bench_op bench_fast_ops[];

@@ -111,7 +111,7 @@ static int bench_open_close(void)
 	return 0;
 }
 
-/* Trace statements that nothing listens to, with whatever could listen loaded. */
+/* Measures trace statements without a listener, with all possible listeners loaded. */
 static void bench_klog(void)
 {
 	u64 best = U64_MAX;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The operations that are measured, WRITES times each. Sizes come at run time, except where the name has
- * "const".
+ * The operations that are measured, WRITES times each. Sizes are known at run time only, except
+ * where the name has "const".
  */
 #include <linux/ktime.h>
 #include <linux/timekeeping.h>
@@ -76,7 +76,7 @@ OPERATION(fast_nested, ({
 	}
 }))
 
-/* Those of fast channels, in memory that survives a reboot. */
+/* Operations of fast channels in memory that survives a reboot. */
 OPERATION(flight_write, relay_fast_write(flight, 1, record, len))
 OPERATION(flight_write_const64, relay_fast_write(flight, 1, record, 64))
 OPERATION(flight_write_timed, relay_fast_write_timed(flight, 1, record, len))

@@ -88,7 +88,7 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 	return NMI_HANDLED;
 }
 
-/* One NMI, and waits for it. */
+/* Sends one NMI, and waits for it. */
 static void send_nmi(unsigned int cpu)
 {
 	bool *sent = per_cpu_ptr(&nmi_sent, cpu);
@@ -113,7 +113,10 @@ static void nmi(void)
 	for (i = 0; i < ROUNDS; i++)
 		for_each_online_cpu(cpu)
 			send_nmi(cpu);
-	/* those that hit a CPU in a handler of another probe are missed; there is none here */
+	/*
+	 * Hits on a CPU in a handler of another probe are missed; no other probe is registered
+	 * here.
+	 */
 	EXPECT_EQ(atomic_read(&hits), atomic_read(&calls));
 	EXPECT_EQ(kp.nmissed, 0);
 	EXPECT_EQ(atomic_read(&calls), ROUNDS * num_online_cpus());
@@ -132,7 +135,10 @@ NOKPROBE_SYMBOL(send_in_handler);
 
 POST_HANDLER(send_in_post_handler, send_nmi(smp_processor_id()));
 
-/* So many NMIs while handlers of @outer run: the probe that they hit is missed, and said to be. Both may have jumps. */
+/*
+ * Sends NMIs while handlers of @outer run: the hits of the NMIs are missed, and counted as missed.
+ * Both probes may have jumps.
+ */
 static void nmis_in(struct kprobe *outer, unsigned int each, bool jumps)
 {
 	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };
@@ -187,7 +193,7 @@ NOKPROBE_SYMBOL(calls_others);
 
 POST_HANDLER(calls_others_after, calls_others(p, regs));
 
-/* Handlers come by probes, even by their own: these are missed, counted, and do no harm. */
+/* Handlers hit probes, even their own: these hits are missed, counted, and harmless. */
 static void recursion(void)
 {
 	struct kprobe outer = {
@@ -231,7 +237,10 @@ static void recursion(void)
 
 static atomic_t traces;
 
-/* As on_nmi(), at the probe that the others come by all the time, and with a look at who was interrupted. */
+/*
+ * Like on_nmi(), at the probe that the other tasks hit all the time; checks the interrupted
+ * context, too.
+ */
 static int on_nmi_anywhere(unsigned int type, struct pt_regs *regs)
 {
 	unsigned long trace[32];
@@ -253,7 +262,10 @@ static bool pass(long i)
 	return kst_call_bytes(i) == i;
 }
 
-/* NMIs come to all CPUs wherever they are on the way by a jump, and come by it themselves: no call is lost. */
+/*
+ * NMIs hit all CPUs anywhere on their path through a jump, and hit the jump themselves: no call is
+ * lost.
+ */
 static void nmi_anywhere(void)
 {
 	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What debugfs kprobes/ shows and does. The steps are cases that run.sh runs one after the other; it looks at the files
- * between them.
+ * Files of debugfs kprobes/, read and written. The steps are cases that run.sh runs one after the
+ * other; it checks the files between them.
  */
 #include "jump.h"
 
@@ -40,7 +40,7 @@ static int come_by(void)
 	return atomic_read(&hits);
 }
 
-/* Whether there is a breakpoint, or with KST_JUMPS=1 a jump. */
+/* Returns true if there is a breakpoint, or with KST_JUMPS=1 a jump. */
 static bool is_armed(const void *where)
 {
 	return kst_opcode(where) == INT3_INSN_OPCODE || kst_opcode(where) == KST_JUMP;
@@ -52,7 +52,7 @@ static void armed(void)
 	EXPECT(is_armed(kst_bytes_inside));
 }
 
-/* Nothing is hit, and what is registered or enabled now is not armed. */
+/* Nothing is hit, and newly registered or enabled probes are not armed. */
 static void all_disarmed(void)
 {
 	EXPECT_EQ(come_by(), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kprobes_selftest_debugger: writes a breakpoint into a jump, as a debugger does, and puts back what was there. Not a client of
- * kprobes, so that the engine can go while it is there.
+ * kprobes_selftest_debugger: writes a breakpoint into a jump, as a debugger does, and restores the
+ * old byte. It is no client of kprobes, so the engine can be unloaded while it is loaded.
  */
 #include <linux/kthread.h>
 #include <linux/module.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What <linux/kprobes.h> declares for the kernel itself and no module is exported: run.sh says where it is.
+ * Functions that <linux/kprobes.h> declares for the kernel itself and that are not exported: run.sh
+ * passes their addresses.
  */
 #include <linux/module.h>
 #include <linux/preempt.h>
@@ -80,7 +81,7 @@ static void get(void)
 	EXPECT_EQ(at(kst_bytes_inside - 1), NULL);
 	EXPECT_EQ(at(kst_bytes), NULL);
 	EXPECT_EQ(at(NULL), NULL);
-	/* one that is disabled is there all the same */
+	/* A disabled probe is found all the same. */
 	EXPECT_EQ(disable_kprobe(&inside), 0);
 	EXPECT_EQ(at(kst_bytes_inside), kst_bytes_inside);
 	unregister_kprobe(&inside);
@@ -105,7 +106,7 @@ static void inc_nmissed(void)
 	unregister_kprobe(&kp);
 }
 
-/* Up to the next symbol, and not further. The list has it until the module goes. */
+/* Up to the next symbol, and not further. The list keeps the area until the module is unloaded. */
 static void ksym(void)
 {
 	int size;
@@ -145,7 +146,7 @@ static void area(void)
 	EXPECT_EQ(try(kst_listed_2), -EINVAL);
 	EXPECT_EQ(try(kst_listed_3 + 1), -EINVAL);
 	EXPECT_EQ(try(kst_listed_4), 0);
-	/* one of which nothing is code */
+	/* An area without any code. */
 	EXPECT_EQ(add_area(&add_area_is, &add_area_is + 1), -EINVAL);
 	EXPECT_EQ(add_area(NULL, (void *)1), -EINVAL);
 }

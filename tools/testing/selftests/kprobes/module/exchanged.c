@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Clients that take handlers away, and set others, while their probes are registered: each hit calls what stands there. And a
- * debugger that exchanges a byte.
+ * Clients that remove and set handlers while their probes are registered: each hit calls the
+ * current handlers. Also a debugger that exchanges a byte.
  */
 #include <linux/jprobes.h>
 #include <linux/ptrace.h>
@@ -19,7 +19,7 @@ static void come_by(void)
 	EXPECT_EQ(kst_jump(10), 16);
 }
 
-/* Comes by once, and looks at how often @hit's handlers have been called. */
+/* Passes once, and checks how often @hit's handlers were called. */
 static void expect_counts(struct kst_hit *hit, unsigned int pre, unsigned int post)
 {
 	come_by();
@@ -73,7 +73,10 @@ static void jump_around(void)
 	exchange(kst_jump_place(0), IS_ENABLED(CONFIG_KPROBES_RUST) ? KST_JUMP : KST_INT3, true);
 }
 
-/* A handler that comes later changes nothing of what was prepared: the instruction is executed, and the others are called. */
+/*
+ * A post handler set later changes nothing that was prepared: the instruction is executed, and the
+ * other handlers are called.
+ */
 static void post_later(void)
 {
 	kst_hit_at(&a, kst_bytes_inside, 0);
@@ -96,7 +99,9 @@ static void post_later(void)
 	unregister_kprobe(&a.kp);
 }
 
-/* A debugger's breakpoint stands there when a probe is enabled: it is not taken for the instruction. */
+/*
+ * A debugger's breakpoint is in place when a probe is enabled: it is not taken for the instruction.
+ */
 static void debugger(void)
 {
 	u8 was = kst_opcode(kst_bytes_inside);
@@ -107,7 +112,10 @@ static void debugger(void)
 	EXPECT_EQ(disable_kprobe(&a.kp), 0);
 	if (EXPECT(kst_becomes(kst_bytes_inside, was)))
 		kst_poke(kst_bytes_inside, KST_INT3);
-	/* Mainline's engine restores the byte of registration in the end, but the debugger takes its breakpoint away. */
+	/*
+	 * Mainline's engine restores the byte of registration in the end, but the debugger removes
+	 * its breakpoint.
+	 */
 	EXPECT_EQ(enable_kprobe(&a.kp), IS_ENABLED(CONFIG_KPROBES_RUST) ? -EILSEQ : 0);
 	kst_poke(kst_bytes_inside, was);
 	expect_counts(&a, 0, 0);

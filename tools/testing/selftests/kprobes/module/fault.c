@@ -27,7 +27,10 @@
 	    "	.size " name ", .-" name "\n"			\
 	    "	.popsection\n")
 
-/* long kst_load(long *from): one more than there is; with an entry in the exception table, -1 if there is nothing. */
+/*
+ * long kst_load(long *from): the value there plus one; with an entry in the exception table, -1 if
+ * it faults.
+ */
 #define LOAD(name, rest)					\
 	FUNCTION(name,						\
 		 "1:	movq (%rdi), %rax\n"			\
@@ -39,7 +42,7 @@
 LOAD("kst_load", "");
 LOAD("kst_try_load", "2: movq $-1, %rax\n" ASM_RET _ASM_EXTABLE(1b, 2b));
 
-/* long kst_divide(long *by): 84 by what is there. */
+/* long kst_divide(long *by): 84 divided by the value there. */
 FUNCTION("kst_divide",
 	 "	movl $84, %eax\n"
 	 "	xorl %edx, %edx\n"
@@ -47,7 +50,7 @@ FUNCTION("kst_divide",
 	 "	divq (%rdi)\n"
 	 ASM_RET);
 
-/* long kst_put(long *to): 41 goes there. Returns 42. */
+/* long kst_put(long *to): stores 41 there. Returns 42. */
 FUNCTION("kst_put",
 	 "	movq $41, (%rdi)\n"
 	 "	movl $42, %eax\n"
@@ -134,7 +137,7 @@ NOKPROBE_SYMBOL(goes_on);
 
 #define PROBE(at, ...) { .addr = (kprobe_opcode_t *)(at), .pre_handler = count_pre, __VA_ARGS__ }
 
-/* Registers @kp with @handler, which is going to be called for a fault at @ip. */
+/* Registers @kp with @handler, which is to be called for a fault at @ip. */
 static bool register_fault(struct kprobe *kp, kprobe_fault_handler_t handler, const void *ip, int trapnr)
 {
 	expect(kp, ip, trapnr);
@@ -239,7 +242,7 @@ static void divided(void)
 	}
 }
 
-/* The same, left out. */
+/* The same with the instruction skipped. */
 static void left_out(void)
 {
 	unsigned int i;
@@ -253,7 +256,7 @@ static void left_out(void)
 		EXPECT_EQ(kst_load(bad[i / 2].address), 7);
 		EXPECT(!irqs_disabled());
 		CALLED(1, 1, 0);
-		/* nobody runs any more */
+		/* No task runs there now. */
 		EXPECT_EQ(kst_load(&good), 42);
 		EXPECT_EQ(pres, 2);
 		EXPECT_EQ(posts, i & 1);
@@ -367,7 +370,10 @@ static int calls_try_load(struct kprobe *p, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(calls_try_load);
 
-/* A handler comes by another probe, whose instruction faults: that one is missed, and so the fault is the handler's. */
+/*
+ * A handler hits another probe, whose instruction faults: that hit is missed, so the fault is the
+ * handler's.
+ */
 static void in_missed(void)
 {
 	struct kprobe outer = { .addr = (kprobe_opcode_t *)kst_load, .pre_handler = calls_try_load };
@@ -403,7 +409,7 @@ static int faults_itself(struct kprobe *p, struct pt_regs *regs, int trapnr)
 }
 NOKPROBE_SYMBOL(faults_itself);
 
-/* A fault of the handler for faults does not come to it, and probes that it hits are missed. */
+/* A fault of the fault handler is not passed to it, and probes that it hits are missed. */
 static void in_itself(void)
 {
 	struct kprobe kp = PROBE(kst_load, .post_handler = count_post), other = PROBE(kst_target);

@@ -17,15 +17,15 @@
 #include "rows.h"
 #include "forms.h"
 
-/* Handlers of probes run on what is below the stack pointer. */
+/* Handlers of probes run on the stack below the stack pointer. */
 #define STACK	8192
-/* What is above it, and compared. */
+/* Bytes above the stack pointer, which are compared. */
 #define ABOVE	512
 
 /* Forms that are probed at once. */
 #define BATCH	32
 
-/* What there has to be: forms, and forms that were executed by way of a jump. */
+/* Required minimum of forms, and of forms that were executed by a jump. */
 #define AT_LEAST	2000
 
 /* Forms that get their jumps at once. */
@@ -86,7 +86,7 @@ static unsigned long place_operand(const struct kst_form *f, unsigned long where
 	} else {
 		if (has_index)
 			gpr[f->index] = 3;
-		/* what is relative to the stack pointer has been brought near it */
+		/* A base relative to the stack pointer is brought near it. */
 		if (f->base != KST_SP / 8)
 			gpr[f->base] = rest - (has_index ? 3 * scale : 0);
 	}
@@ -273,7 +273,10 @@ static bool is_jump(const struct kst_form *f)
 	return kst_opcode(f->at) == KST_JUMP;
 }
 
-/* Waits until no more jumps come for half a second, with our engine after the first; how many there are. */
+/*
+ * Waits until no jump has been placed for half a second (with our engine, after the first). Returns
+ * their number.
+ */
 static unsigned int wait_for_jumps(const struct some *some)
 {
 	unsigned int i, now = 0, before, quiet = 0, tries;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What form_table.S and forms.c share.
- */
+/* Declarations that form_table.S and forms.c share. */
 #ifndef _KST_FORMS_H
 #define _KST_FORMS_H
 
-/* What is done before a form is called: as in tools/testing/host/src/forms/setting.rs. */
+/* Preparations before a form is called: as in tools/testing/host/src/forms/setting.rs. */
 #define KST_FORM_MEMORY		0x01	/* the operand is in memory */
 #define KST_FORM_PERCPU		0x02	/* which is of this CPU */
 #define KST_FORM_JUMPS		0x04	/* may go on at the other end */
@@ -32,7 +30,7 @@ struct kst_form {
 	const char *group;
 	u8 *at;
 	u8 *end;
-	/* where it goes on if it does not go on after itself */
+	/* Address of the next instruction if that is not the one after the form. */
 	u8 *other;
 	s32 displacement;
 	u16 flags;

@@ -16,7 +16,7 @@
 #include "rows.h"
 
 #define STACK	8192
-/* What is above the row's stack pointer, and compared. */
+/* Bytes above the row's stack pointer, which are compared. */
 #define ABOVE	512
 
 u8 kst_mem[4096] __aligned(64);
@@ -27,7 +27,7 @@ struct end {
 	struct kst_regs regs;
 	u8 way;
 	u8 mem[sizeof(kst_mem)];
-	/* what is above the stack pointer at the end */
+	/* Stack above the final stack pointer. */
 	u8 stack[ABOVE * 2];
 };
 
@@ -141,7 +141,7 @@ static const char * const reg_names[] = {
 	"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "flags",
 };
 
-/* Whether the registers are equal; says which are not. */
+/* Returns true if the registers are equal; logs those that differ. */
 bool kst_same_regs(const char *what, const struct kst_regs *want, const struct kst_regs *have, unsigned long flags)
 {
 	bool same = true;
@@ -193,7 +193,7 @@ static bool check_seen(const struct kst_row *row, const struct way *way, unsigne
 	struct kst_regs in;
 	bool ok = true;
 
-	/* one that faults comes to no end */
+	/* A faulting instruction does not complete. */
 	ok &= EXPECT_EQ(kst_seen.pre, way->pre * times);
 	if (strncmp(row->name, "fault_", 6))
 		ok &= EXPECT_EQ(kst_seen.post, way->post * times);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Jprobes: what handlers see, how they end, and what is left of them.
- */
+/* Jprobes: values that handlers see, their ways to end, and the state after them. */
 #include <linux/irqflags.h>
 #include <linux/jprobes.h>
 #include <linux/ptrace.h>
@@ -18,7 +16,7 @@
 static long seen[12];
 static unsigned int calls;
 
-/* What a handler says that it sees. */
+/* Records the values that a handler sees. */
 static void saw(const long *values, unsigned int count)
 {
 	memcpy(seen, values, count * sizeof(*values));
@@ -249,7 +247,7 @@ static long on_six_below(long a, int b, char c, void *d, unsigned long e, short 
 	return 0;
 }
 
-/* It returns after a handler that was left: to where it was called. */
+/* Returns, after a handler that did not return normally, to its caller. */
 static noinline __noclone long returns_after(long a)
 {
 	return six(a, 2, 3, NULL, 5, 6) + 1;
@@ -379,7 +377,7 @@ static long calls_twelve(long a, int b, char c, void *d, unsigned long e, short 
 	return 0;
 }
 
-/* The handler of one comes by another: that one is missed, and counted. */
+/* The handler of a jprobe hits another jprobe: that hit is missed, and counted. */
 static void nested(void)
 {
 	struct jprobe jp = JPROBE(six, calls_twelve), inner = JPROBE(twelve, on_twelve);
@@ -417,7 +415,10 @@ static long on_target(int a)
 
 #define STATUS_FLAGS	0xcd5
 
-/* The probed function finds the registers of its caller, and leaves them so, on both kinds of places. */
+/*
+ * The probed function sees the registers of its caller, and preserves them, on both kinds of
+ * places.
+ */
 static void preserved(void)
 {
 	struct jprobe jp = JPROBE(kst_store, clobbers), at_ftrace = JPROBE(kst_target, on_target);
@@ -497,7 +498,7 @@ static long on_six_trace(long a, int b, char c, void *d, unsigned long e, short 
 	return 0;
 }
 
-/* Without a place for ftrace, but with what the unwinder has to know of it. */
+/* Without an ftrace site, but with the data that the unwinder needs. */
 static noinline __noclone notrace long no_site(long x)
 {
 	barrier();
@@ -520,7 +521,7 @@ static noinline __noclone long calls_calls_six(long a)
 	return calls_six(a) + 1;
 }
 
-/* A stack trace of a handler goes on to the callers of the probed function. */
+/* A stack trace of a handler continues to the callers of the probed function. */
 static void stack_trace(void)
 {
 	struct jprobe at_ftrace = JPROBE(six, on_six_trace), at_breakpoint = JPROBE(no_site, on_no_site_trace);

@@ -6,7 +6,7 @@
 #include <linux/objtool.h>
 #include "jprobe_calls.h"
 
-/* A function without a place for ftrace: stores the registers that it is called with, and returns. */
+/* A function without an ftrace site: stores the registers at its call, and returns. */
 SYM_FUNC_START(kst_store)
 	pushfq
 	movq	%rbx, KST_RBX+kst_jprobe_seen(%rip)
@@ -64,7 +64,10 @@ SYM_FUNC_START(kst_call_in)
 SYM_FUNC_END(kst_call_in)
 	STACK_FRAME_NON_STANDARD kst_call_in
 
-/* void kst_call_on(void *sp, void *function): calls it with the stack pointer there; its return address goes below. */
+/*
+ * void kst_call_on(void *sp, void *function): calls it with this stack pointer; its return address
+ * is stored below.
+ */
 SYM_FUNC_START(kst_call_on)
 	pushq	%rbp
 	movq	%rsp, %rbp

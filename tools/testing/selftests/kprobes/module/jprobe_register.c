@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Jprobes that come and go: what is refused, batches, and all CPUs coming by meanwhile. run.sh looks at the reasons that
- * the log gives.
+ * Registration of jprobes: refusals, batches, and hits on all CPUs in the meantime. run.sh checks
+ * the reasons in the log.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -31,7 +31,10 @@ static void post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
 {
 }
 
-/* What registering comes to. What has failed leaves the structure as it was; what has succeeded is undone. */
+/*
+ * Returns the result of registering. A failed call leaves the structure unchanged; a successful one
+ * is undone.
+ */
 static int try(struct jprobe jp)
 {
 	struct jprobe before = jp;
@@ -70,7 +73,7 @@ static void refuse(void)
 	/* an instruction that is not the first */
 	EXPECT_EQ(TRY(.kp.addr = kst_bytes_inside, .entry = on_target), -EINVAL);
 	EXPECT_EQ(TRY(.kp.symbol_name = "kst_bytes", .kp.offset = 10, .entry = on_target), -EINVAL);
-	/* what kprobes refuse */
+	/* Refusals by kprobes. */
 	EXPECT_EQ(TRY(.entry = on_target), -EINVAL);
 	EXPECT_EQ(TRY(TARGET, .kp.addr = kst_bytes, .entry = on_target), -EINVAL);
 	EXPECT_EQ(TRY(.kp.symbol_name = "kst_no_such_function", .entry = on_target), -ENOENT);
@@ -111,7 +114,10 @@ static void batch(void)
 	EXPECT_EQ(register_jprobes(all, 0), -EINVAL);
 	EXPECT_EQ(register_jprobes(all, -1), -EINVAL);
 	EXPECT_EQ(register_jprobes(NULL, 1), -EINVAL);
-	/* one is not at an entry, not an instruction, without a handler, NULL, there twice: nothing has happened */
+	/*
+	 * One is not at an entry, not at an instruction, without a handler, NULL, or listed twice:
+	 * nothing has happened.
+	 */
 	EXPECT_EQ(register_jprobes(all, 3), -EINVAL);
 	expect_calls(0);
 	EXPECT(!a.kp.addr && !a.kp.pre_handler && !b.kp.pre_handler);
@@ -158,7 +164,10 @@ static long on_other(int x)
 	return on_target(x);
 }
 
-/* All CPUs come by while jprobes come and go, one stays and sees every call. */
+/*
+ * All CPUs hit jprobes that are registered and unregistered; one stays registered and sees every
+ * call.
+ */
 static void storm(void)
 {
 	struct jprobe steady = { .kp.addr = kst_bytes, .entry = on_bytes };

@@ -46,7 +46,7 @@ bool kst_becomes(const void *where, u8 byte)
 	return false;
 }
 
-/* Several CPUs may be here at once: what they leave is of one of them. */
+/* Several CPUs may run this at once: the stored values are those of one of them. */
 int __no_kcsan kst_hit_pre(struct kprobe *p, struct pt_regs *regs)
 {
 	struct kst_hit *hit = container_of(p, struct kst_hit, kp);
@@ -76,7 +76,7 @@ bool kst_stays_breakpoint(const void *where)
 	if (!EXPECT_EQ(register_kprobe(kst_hit_at(&other, kst_jump_place(0), 0)), 0))
 		return false;
 	jumps = kst_becomes(kst_jump_place(0), KST_JUMP);
-	/* for what is done in another batch */
+	/* For work that is done in another batch. */
 	msleep(20);
 	unregister_kprobe(&other.kp);
 	return EXPECT(jumps) && kst_opcode(where) == KST_INT3;
@@ -136,7 +136,10 @@ static void two(void)
 	unregister_kprobe(&a.kp);
 }
 
-/* The jump goes before the call returns that registers a probe in what it covers, and comes back when that has gone. */
+/*
+ * The jump is removed before the call returns that registers a probe in the bytes it covers. It is
+ * placed again when that probe is unregistered.
+ */
 static void neighbour(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
@@ -153,7 +156,7 @@ static void neighbour(void)
 	unregister_kprobe(&a.kp);
 }
 
-/* CVE-2026-98856: a disabled one comes in between, which has no breakpoint. */
+/* CVE-2026-98856: a disabled probe, which has no breakpoint, is registered in between. */
 static void disabled_neighbour(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
@@ -182,7 +185,10 @@ static void disabled_neighbour(void)
 	EXPECT(kst_jump(10) == 16);
 }
 
-/* The same where the disabled one has been there before; the probe that wants the jump is switched off and on. */
+/*
+ * The same where the disabled probe was registered before; the probe that wants the jump is
+ * disabled and enabled.
+ */
 static void disabled_neighbour_first(void)
 {
 	EXPECT(register_kprobe(at(&b, 1, KPROBE_FLAG_DISABLED)) == 0);
@@ -223,7 +229,9 @@ static void disabled(void)
 	unregister_kprobe(&a.kp);
 }
 
-/* One with a post handler is called before and after, whatever was there before. */
+/*
+ * A probe with a post handler is called before and after, regardless of what was registered before.
+ */
 static void post_joins(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
@@ -327,7 +335,7 @@ static noinline unsigned long kst_jump_caller(unsigned long arg)
 	return kst_jump(arg) + 1;
 }
 
-/* Whether the trace has a return to, or place in, that function. */
+/* Returns true if the trace has an address in that function. */
 static bool in_trace(void *function)
 {
 	for (unsigned int i = 0; i < traced; i++) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What the cases of jump.* share.
- */
+/* Declarations that the cases of jump.* share. */
 #ifndef _KST_JUMP_H
 #define _KST_JUMP_H
 
@@ -13,7 +11,7 @@
 #define KST_JUMP 0xe9
 #define KST_INT3 0xcc
 
-/* A probe, and what its handlers have found. */
+/* A probe, and the values that its handlers have found. */
 struct kst_hit {
 	struct kprobe kp;
 	unsigned int pre, post;

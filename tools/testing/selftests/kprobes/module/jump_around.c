@@ -50,7 +50,7 @@ static const long values[][2] = {
 	{ 5, 3 }, { 3, 5 }, { 4, 4 }, { -1, 1 }, { 0x7fffffffffffffff, 2 }, { 0x80000000, 0x80000000 }, { 0, -1 },
 };
 
-/* Whether something else than the next instruction comes after it. */
+/* Returns true if the instruction may be followed by another one than the next. */
 static bool branches(const struct around *a)
 {
 	return !strncmp(a->place->insn, "call", 4) || a->place->insn[0] == 'j';
@@ -138,7 +138,10 @@ static struct kprobe *at(struct around *around, const struct kst_around_place *p
 	return &around->kp;
 }
 
-/* The instruction has what the handler before it makes of the registers, and the handler after it changes its result. */
+/*
+ * The instruction sees the registers as changed by the pre handler, and the post handler changes
+ * its result.
+ */
 static void changes(void)
 {
 	const struct kst_around_place *mov = &kst_around[0];
@@ -156,7 +159,10 @@ static void changes(void)
 
 POST_HANDLER(lead_astray, regs->ip = around_of(p)->post++ % 2 ? (unsigned long)around_of(p)->place->next : 1);
 
-/* A branch goes where it goes, whatever the handler after it writes to the instruction pointer. */
+/*
+ * A branch reaches its target, regardless of what the post handler writes to the instruction
+ * pointer.
+ */
 static void astray(void)
 {
 	if (is_mainline())
@@ -183,7 +189,10 @@ static void astray(void)
 	}
 }
 
-/* Of several probes at a branch each is called after it, whichever way it goes, and finds the same there. */
+/*
+ * Each of several probes at a branch is called after it, whether or not it is taken, and sees the
+ * same state.
+ */
 static void two_at_branches(void)
 {
 	if (is_mainline())
@@ -209,7 +218,10 @@ static void two_at_branches(void)
 	}
 }
 
-/* One of each kind at a place: whichever comes or goes, the handlers of both are called, and a jump comes back. */
+/*
+ * One probe of each kind at a place: whichever is registered or unregistered, the handlers of both
+ * are called, and a jump is placed again.
+ */
 static void joins(void)
 {
 	const struct kst_around_place *mov = &kst_around[0];
@@ -262,7 +274,7 @@ static bool watching;
 PRE_HANDLER(look, around_of(p)->pre++; watching &= rcu_is_watching());
 POST_HANDLER(look_after, around_of(p)->post++; watching &= rcu_is_watching());
 
-/* A handler may use what RCU protects, wherever it is called from. */
+/* A handler may use data that RCU protects, regardless of its caller. */
 static void unwatched(void)
 {
 	if (is_mainline())
@@ -309,7 +321,7 @@ static int push_three(struct kprobe *p, struct pt_regs *regs)
 
 	*--sp = 1000;
 	*--sp = 200;
-	/* behind what a jump covers */
+	/* Behind the bytes that a jump covers. */
 	*--sp = (unsigned long)around_of(p)->place->next + 5;
 	regs->sp = (unsigned long)sp;
 	regs->ip = (unsigned long)takes_three;
@@ -317,7 +329,7 @@ static int push_three(struct kprobe *p, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(push_three);
 
-/* A handler pushes, as it may at a breakpoint, and goes on elsewhere. */
+/* A handler pushes, as it may at a breakpoint, and resumes elsewhere. */
 static void pushes(void)
 {
 	const struct kst_around_place *mov = &kst_around[0];
@@ -345,7 +357,7 @@ void kst_poke(void *at, u8 byte)
 	((void *(*)(void *, const void *, size_t))text_poke_copy_is)(at, &byte, 1);
 }
 
-/* Somebody writes there, as a debugger does, while the jump is due, and takes it back. */
+/* Writes there, as a debugger does, while the jump is due, and restores the byte. */
 static void changed_before(void)
 {
 	const struct kst_around_place *mov = &kst_around[0];
@@ -372,7 +384,10 @@ static void changed_before(void)
 	unregister_kprobe(&a.kp);
 }
 
-/* The same while the jump is there: it cannot be taken away, and is there when the debugger has gone. */
+/*
+ * The same while the jump is in place: it cannot be removed, and is still there after the debugger
+ * has left.
+ */
 static void changed_there(void)
 {
 	const struct kst_around_place *mov = &kst_around[0];
@@ -399,7 +414,10 @@ static void changed_there(void)
 	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 }
 
-/* A batch in the way of that one and of another is refused, and the other comes back. */
+/*
+ * A batch in the way of that probe and of another is refused, and the jump of the other is placed
+ * again.
+ */
 static void changed_in_a_batch(void)
 {
 	const struct kst_around_place *mov = &kst_around[0], *other = mov + 1;
@@ -424,7 +442,10 @@ static void changed_in_a_batch(void)
 	unregister_kprobe(&b.kp);
 }
 
-/* The jump of a probe that has gone calls nobody, and goes by itself; before it does, the next probe there has it. */
+/*
+ * The jump of an unregistered probe calls no handler, and is removed later; until then the next
+ * probe there reuses it.
+ */
 static void idle(void)
 {
 	const struct kst_around_place *mov = &kst_around[0];
@@ -438,7 +459,7 @@ static void idle(void)
 		unregister_kprobe(&a.kp);
 		EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 		EXPECT(a.pre == 0 && a.post == 0);
-		/* With a handler less, and disabled, before the jump goes, mostly. */
+		/* Without one handler, and disabled, mostly before the jump is removed. */
 		at(&b, mov)->post_handler = NULL;
 		if (i % 4 == 1)
 			b.kp.flags = KPROBE_FLAG_DISABLED;
@@ -455,7 +476,7 @@ static void idle(void)
 		if (i % 2)
 			continue;
 		EXPECT(kst_becomes(mov->at, was));
-		/* It is not registered any more, as far as the engine says. */
+		/* The engine no longer has it registered. */
 		EXPECT(enable_kprobe(&a.kp) == -EINVAL);
 	}
 	EXPECT(kst_becomes(mov->at, was));

@@ -13,7 +13,7 @@ struct kst_pair {
 	unsigned long flags;
 };
 
-/* The function; where the instruction begins and the next one does; what it is. */
+/* The function; the starts of the instruction and of the next one; the kind of the instruction. */
 struct kst_around_place {
 	struct kst_pair (*call)(long a, long b);
 	void *at, *next;

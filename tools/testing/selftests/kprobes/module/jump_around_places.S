@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions with an instruction that is probed, and room for a jump there: struct kst_pair NAME(long a, long b).
+ * Functions with a probed instruction, and room for a jump there: struct kst_pair NAME(long a, long
+ * b).
  */
 #include <linux/linkage.h>
 #include <asm/nospec-branch.h>

@@ -10,7 +10,7 @@
 
 	.text
 
-/* A branch goes back to .Lloop_target: 2 + 2 * @times */
+/* A branch back to .Lloop_target: 2 + 2 * @times */
 SYM_FUNC_START(kst_into_loop)
 	xor	%eax, %eax
 .Lloop_before:
@@ -92,7 +92,7 @@ SYM_FUNC_START(kst_into_alternative)
 	RET
 SYM_FUNC_END(kst_into_alternative)
 
-/* One more than kst_asleep() returns, which sleeps. */
+/* Returns one more than kst_asleep(), which sleeps. */
 SYM_FUNC_START(kst_sleeps)
 	xor	%eax, %eax
 .Lsleeps:

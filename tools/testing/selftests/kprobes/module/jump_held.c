@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tasks that stay where a jump comes or goes: preempted among the instructions that it displaces, preempted in their copies, and
- * asleep in what the last of them has called.
+ * Tasks that stay where a jump is placed or removed: preempted among the displaced instructions,
+ * preempted in their copies, and asleep in a function that the last of them has called.
  */
 #include <linux/completion.h>
 #include <linux/cpumask.h>
@@ -18,7 +18,7 @@
 #include "jump.h"
 #include "rows.h"
 
-/* What the task writes to: one page, again and again. It takes about a second. */
+/* Memory that the task writes to: one page, again and again. It takes about a second. */
 #define PAGES	(64 * 1024)
 #define SIZE	((unsigned long)PAGES * PAGE_SIZE)
 
@@ -31,7 +31,7 @@ static unsigned int held_cpu;
 static u8 *to;
 static unsigned long written;
 static struct hrtimer timer;
-/* Where it is to be held, and what is not 0 by then. */
+/* The range to hold the task in, and a variable that is not 0 by then. */
 static unsigned long held_from, held_to;
 static const unsigned int *held_after;
 static bool held, released, gave_up, wrote;
@@ -106,7 +106,10 @@ static void free_room(void)
 	to = NULL;
 }
 
-/* Starts the task, and waits until it is held in that range, not before @after is something, if that is not NULL. */
+/*
+ * Starts the task, and waits until it is held in that range, and until @after is not 0, if @after
+ * is not NULL.
+ */
 static bool hold_in(unsigned long from, unsigned long end, const unsigned int *after)
 {
 	unsigned int i;
@@ -164,7 +167,10 @@ static bool can_hold(void)
 	return true;
 }
 
-/* While a task is preempted among what would be displaced, no jump comes; when it has left, one does. */
+/*
+ * While a task is preempted among the bytes to be displaced, no jump is placed; when the task has
+ * left them, one is.
+ */
 static void preempted_inside(void)
 {
 	unsigned long fill = (unsigned long)kst_places[KST_FILLS_FILL];
@@ -184,7 +190,10 @@ static void preempted_inside(void)
 	unregister_kprobe(&a.kp);
 }
 
-/* Many probes that come and go, of which the engine makes copies for jumps, so that what the first has left is used again. */
+/*
+ * Registers and unregisters many probes. The engine copies their instructions for jumps, so the
+ * memory of the first is reused.
+ */
 static void others_come_and_go(void)
 {
 	enum { OTHERS = 100 };
@@ -208,8 +217,8 @@ static void others_come_and_go(void)
 }
 
 /*
- * A task is preempted in the copies of what is displaced. The probe goes, without waiting for it, others come and go, and it
- * goes on as if nothing had been.
+ * A task is preempted in the copies of displaced instructions. The probe is unregistered without
+ * waiting for it, other probes are registered and unregistered, and the task continues undisturbed.
  */
 static void preempted_in_copies(void)
 {
@@ -223,7 +232,7 @@ static void preempted_in_copies(void)
 		return;
 	if (EXPECT(kst_becomes(place, KST_JUMP))) {
 		detour = (unsigned long)place + 5 + *(s32 *)(place + 1);
-		/* not in front of the call of the handler, where the first time that it runs takes long */
+		/* Not in front of the call of the handler, whose first run takes long. */
 		if (hold_in(detour, detour + 1024, &a.pre))
 			EXPECT_EQ(a.pre, 1);
 	}
@@ -260,8 +269,9 @@ static void wake(struct work_struct *work)
 }
 
 /*
- * A task sleeps in what the last of the displaced instructions has called, through the jump. The probe goes, comes again with its
- * jump, and goes; nobody waits for the task, which returns to where it was called from.
+ * A task sleeps in a function that the last of the displaced instructions has called, through the
+ * jump. The probe is unregistered, registered again with its jump, and unregistered. No call waits
+ * for the task, which returns to its caller.
  */
 static void sleeps(void)
 {
@@ -313,8 +323,8 @@ static int spin(void *unused)
 }
 
 /*
- * A task runs without sleeping, so that the jump of one probe waits for it. The jump of another probe, which is unregistered,
- * does not.
+ * A task runs without sleeping, so the jump of one probe waits for it. The jump of another probe,
+ * which is unregistered, does not.
  */
 static void unregistered_beside_busy(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Places that a jump must not cover, since something leads to what it would: there the breakpoint stays, and the function does
- * what it does. Beside them, in the same function, a jump may come.
+ * Places that a jump must not cover, since code jumps into the covered bytes: there the breakpoint
+ * stays, and the function works as before. Elsewhere in the same function, a jump may be placed.
  */
 #include <linux/jump_label.h>
 #include <linux/linkage.h>
@@ -52,7 +52,7 @@ static void to_loop(void)
 	ends(5);
 }
 
-/* The branch back is among what is displaced. */
+/* The target of the branch back is among the bytes to be displaced. */
 static void branches_back(void)
 {
 	if (jumps(kst_places[KST_LOOP_BRANCH]))
