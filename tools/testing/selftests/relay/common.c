@@ -138,7 +138,7 @@ void wait_asleep(pid_t tid)
 {
 	char state;
 
-	/* one that has ended sleeps no more */
+	/* A thread that has ended no longer sleeps. */
 	while ((state = thread_state(tid)) && state != 'S' && state != 'Z')
 		sched_yield();
 }
@@ -163,7 +163,7 @@ int open_while_cpu_goes(const char *open, const char *dir, unsigned int cpu)
 	int ret;
 
 	pthread_create(&thread, NULL, open_channel, &o);
-	/* the module looks how many have gone down before it makes the directory */
+	/* The module checks the number of offline CPUs before it makes the directory. */
 	while (!file_exists(CLIENT_DIR "/%s", dir))
 		sched_yield();
 	ret = set_cpu_online(cpu, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the test programs of relay share in addition to testlib: the files of the open
- * channel, and what has to be in them.
+ * Helpers that the test programs of relay share in addition to testlib: the files of the open
+ * channel, and their expected content.
  */
 #ifndef _RELAY_SELFTEST_COMMON_H
 #define _RELAY_SELFTEST_COMMON_H
@@ -26,13 +26,16 @@ void bytes_records(struct bytes *b, unsigned int cpu, unsigned int seq,
 
 /* The whole file CPU @cpu against @want. */
 bool cpu_reads(unsigned int cpu, const struct bytes *want);
-/* The same, against those records of that CPU. */
+/* The same, compared with those records of that CPU. */
 bool cpu_reads_records(unsigned int cpu, unsigned int seq, unsigned int len, unsigned int count);
-/* What is left of a file, read @step bytes at a time, against those records. */
+/* Compares the rest of a file, read @step bytes at a time, with those records. */
 bool reads_records(int fd, size_t step, unsigned int cpu, unsigned int seq, unsigned int len,
 		   unsigned int count);
 
-/* A writer of CPU 0 that writes records of all lengths, which are in @written too, and flushes now and then. */
+/*
+ * A writer of CPU 0 that writes records of all lengths, keeps a copy in @written, and flushes now
+ * and then.
+ */
 struct random_writer {
 	unsigned int subbuf;
 	unsigned int state;
@@ -41,7 +44,7 @@ struct random_writer {
 	struct bytes written;
 };
 
-/* Opens a channel for the writer, who is to go through many rounds; its file. */
+/* Opens a channel for the writer, for many rounds. Returns its file. */
 int open_random(struct random_writer *w, unsigned int n);
 /* A round: one or two records. False if there was no room for them, or no round is left. */
 bool write_random(struct random_writer *w);
@@ -74,12 +77,12 @@ struct waiter {
 
 #define READABLE	(POLLIN | POLLRDNORM)
 
-/* What it says of the file; -errno, that of who could not open it too. */
+/* Returns the events of the file; -errno if it cannot be polled or opened. */
 int poll_for(int fd, int ms);
 int poll_now(int fd);
 /* Until it is asleep on that file. */
 void start_waiter(struct waiter *w, int fd);
-/* Whether it still is, after it had time to wake up. */
+/* Returns true if the waiter still sleeps, after it had time to wake up. */
 bool sleeps_on(struct waiter *w);
 /* The events that it was woken by, 0 if that was the time. */
 int woken_with(struct waiter *w);

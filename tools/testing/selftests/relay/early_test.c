@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Channels that are opened without a name, before there can be files, and get
- * their files later. CPU 3 is the one that comes and goes.
+ * Channels that are opened without a name, before there can be files, and get their files later.
+ * CPU 3 is the one that goes offline and online.
  */
 #include "relay_test.h"
 
@@ -95,7 +95,7 @@ TEST_F(early, a_failure_changes_nothing)
 	ASSERT_TRUE(cpu_reads_records(1, 0, 1000, 10));
 }
 
-/* The size is that of what has been written, also while all CPUs write. */
+/* The size is the amount of data written, also while all CPUs write. */
 TEST_F_TIMEOUT(early, while_it_is_written, 60)
 {
 	unsigned int cpu;

@@ -150,7 +150,7 @@ TEST_F(global, create_fails)
 		CTL("hold cpu=1 len=1024 fn=try ms=300");		\
 	} while (0)
 
-/* CPU 1's five records come out, and after them @count of CPU 0 from @seq on. */
+/* Reads CPU 1's five records, and after them @count of CPU 0 from @seq on. */
 static bool five_and(unsigned int seq, unsigned int count)
 {
 	struct bytes want = {};

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * CPUs that come and go while a channel is open. CPU 3 is the one that does.
- */
+/* CPUs that go offline and online while a channel is open. CPU 3 is the one that does. */
 #include "relay_test.h"
 
 #include <sched.h>

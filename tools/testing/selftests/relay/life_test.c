@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What outlives what: files and mappings, the channel, the client module and
- * the engine; and that nothing outlives them all.
+ * Lifetimes of files and mappings, the channel, the client module and the engine; and that nothing
+ * outlives them all.
  */
 #include "relay_test.h"
 #include "load.h"
@@ -153,7 +153,7 @@ static bool directory_goes_first(const char *file)
 	if (!strcmp(file, "unsafe"))
 		ok = ok && still_reads(fd);
 	close(fd);
-	/* nobody has the files any more, unless the engine does */
+	/* No task has the files open now, unless the engine does. */
 	ok = ok && !ctl("write cpu=1 len=1000 count=7") && !ctl("close") &&
 	     info("removes") == online_cpus() && !info("bad_removes");
 	return ok;

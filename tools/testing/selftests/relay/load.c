@@ -4,7 +4,7 @@
 #include <glob.h>
 #include <sched.h>
 
-/* Whether the users are to keep their hands off, and how many have not yet. */
+/* True if the users are to pause, and the number of those that have not paused yet. */
 static int paused, using;
 
 static void begin_use(struct users *users)
@@ -64,7 +64,7 @@ static void *open_and_use(void *arg)
 			continue;
 		}
 		p = mmap(NULL, 16384, PROT_READ, MAP_SHARED, fd, 0);
-		/* closed meanwhile; a record of a fast channel that is longer */
+		/* Closed in the meantime; or a record of a fast channel that is longer. */
 		if (read(fd, buf, sizeof(buf)) < 0 && errno != EIO && errno != EMSGSIZE) {
 			perror("# read");
 			abort();
@@ -79,7 +79,7 @@ static void *open_and_use(void *arg)
 	return NULL;
 }
 
-/* Takes what is left of a CPU. */
+/* Reads the rest of a CPU's data. */
 static void *spin(void *arg)
 {
 	struct sched_param param = {};
@@ -107,7 +107,7 @@ void users_stop(struct users *users)
 	pthread_join(users->spinner, NULL);
 }
 
-/* What the kernel holds, as far as it tells. */
+/* Memory that the kernel holds, as far as it reports that. */
 struct usage {
 	long free_kb;		/* MemFree, and what CPUs keep at hand */
 	long percpu_kb;
@@ -150,7 +150,7 @@ static void zone_line(const char *text, struct usage *u)
 
 static void vmalloc_line(const char *text, struct usage *u)
 {
-	/* kernel stacks come and go with threads */
+	/* Kernel stacks are allocated and freed with threads. */
 	u->vmaps += !strstr(text, "unpurged") && !strstr(text, "fork");
 }
 

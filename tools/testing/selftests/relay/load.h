@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Users of relay files in the background, and what the kernel's memory says
- * about many rounds of something.
+ * Users of relay files in the background, and the kernel's memory usage over many rounds of an
+ * operation.
  */
 #ifndef _RELAY_SELFTEST_LOAD_H
 #define _RELAY_SELFTEST_LOAD_H

@@ -243,7 +243,7 @@ static bool scribble(int fd, int flags)
 	return true;
 }
 
-/* By whatever way user space gets at the bytes, they stay the kernel's. */
+/* By any access of user space to the bytes, they stay the kernel's. */
 TEST_F(mmap, user_space_cannot_write)
 {
 	int fd;
@@ -363,9 +363,7 @@ TEST_F(mmap, survives_reset)
 	ASSERT_TRUE(holds(p, 10, 6));
 }
 
-/*
- * A client whose files have operations of its own, in place of the callbacks that there once were.
- */
+/* A client whose files have operations of its own, in place of the former callbacks. */
 TEST_F(mmap, a_client_is_told)
 {
 	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4 file=notify");

@@ -109,7 +109,7 @@ static void faults(void)
 	ends(2);
 }
 
-/* A fault goes on at the jump. */
+/* A fault resumes at the jump. */
 static void to_fixup(void)
 {
 	if (jumps(kst_places[KST_FIXUP_TARGET]))
@@ -182,7 +182,7 @@ static void into_key(void)
 	if (stays(kst_key_places[KEY_BEFORE]))
 		call_key();
 	ends(2);
-	/* the same while the key is on */
+	/* The same while the key is on. */
 	static_branch_enable(&kst_into_key_on);
 	if (stays(kst_key_places[KEY_BEFORE]))
 		EXPECT_EQ(kst_into_key(10), 112);
@@ -226,7 +226,7 @@ static void into_static_call(void)
 	EXPECT_EQ(before_static_call(1), kst_target(2) + 1);
 }
 
-/* What alternatives have written is there as it is. */
+/* The text that alternatives have written is compared as it is. */
 static void has_alternative(void)
 {
 	if (jumps(kst_places[KST_ALTERNATIVE]))
@@ -235,7 +235,7 @@ static void has_alternative(void)
 	EXPECT_EQ(kst_into_alternative(10), 19);
 }
 
-/* What follows the end of the flow is entered through a pointer alone. */
+/* Code after the end of the flow is entered through a pointer alone. */
 static void pointer(void)
 {
 	EXPECT_EQ(kst_call_code(kst_hidden, 0), 42);

@@ -23,7 +23,10 @@ static long call_many(unsigned int i, long x)
 
 POST_HANDLER(many_post, container_of(p, struct kst_hit, kp)->post++);
 
-/* Waits until all have jumps; for as long as some come, or detours for them, by which the probes are said to be optimised. */
+/*
+ * Waits until all have jumps, as long as further jumps or detours are made. With its detour, a
+ * probe counts as optimised.
+ */
 static unsigned int jumps(const struct kst_hit *many, unsigned int count)
 {
 	unsigned int before = 0, now = 0, ready, i, quiet;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Jumps that come and go while all CPUs come by. For the cases jump.toggled* run.sh switches all of them off and on meanwhile.
+ * Jumps that are placed and removed while all CPUs hit them. For the cases jump.toggled* run.sh
+ * switches all of them off and on in the meantime.
  */
 #include <linux/random.h>
 
@@ -11,7 +12,7 @@ static bool pass(long i)
 	return (u32)kst_jump(i) == (u32)i + 6;
 }
 
-/* All CPUs come by while it is put there and taken away. */
+/* All CPUs pass while the jump is placed and removed. */
 static void storm(void)
 {
 	static struct kst_hit a, b;
@@ -45,7 +46,7 @@ PRE_HANDLER(other_pre, atomic_long_inc(&others));
 
 POST_HANDLER(other_post, atomic_long_inc(&others));
 
-/* What may be done to a neighbour. */
+/* Actions on a neighbour. */
 enum step { COMES, GOES, IS_DISABLED, IS_ENABLED, STEPS };
 
 struct neighbour {
@@ -85,8 +86,9 @@ static void step(struct neighbour *n, unsigned int nr, u32 random)
 }
 
 /*
- * A probe stays at the first instruction, and misses no call, whatever comes to it and to those that its jump covers: probes
- * come, go, are disabled and enabled there, in any order, while all CPUs come by.
+ * A probe stays at the first instruction, and misses no call, regardless of its neighbours in the
+ * bytes that its jump covers. Those are registered, unregistered, disabled and enabled, in any
+ * order, while all CPUs pass.
  */
 static void neighbours(void)
 {
@@ -104,7 +106,7 @@ static void neighbours(void)
 	kst_while_case_lasts(rounds) {
 		u32 random = get_random_u32();
 
-		/* at times there is none, and the jump comes */
+		/* At times there is no neighbour, and the jump is placed. */
 		if (rounds % 16 == 0) {
 			for (i = 0; i < ARRAY_SIZE(n); i++)
 				step(&n[i], i, GOES);

@@ -65,7 +65,7 @@ void kst_forms_run(unsigned int index);
 /* The landing pad at a function's entry: ftrace's site, and a probe of the entry, are behind it. */
 #define KST_PAD (IS_ENABLED(CONFIG_X86_KERNEL_IBT) ? 4 : 0)
 
-/* What was written where @p's instruction begins, as far as anybody has looked. */
+/* Returns the byte that was written at @p's instruction, as of the last check. */
 static inline kprobe_opcode_t kst_opcode(const void *addr)
 {
 	return READ_ONCE(*(const kprobe_opcode_t *)addr);
@@ -109,14 +109,14 @@ long kst_try_load(long *from);
 extern char kst_load_next[];
 /* Puts 41 there, returns 42. */
 long kst_put(long *to);
-/* What the function returns that is there; one more if it is called. */
+/* Returns the result of the function at the address; one more if it is called. */
 long kst_call_there(long *to);
 long kst_jump_there(long *to);
-/* 84 by what there is at @by; and the instruction that divides. */
+/* Returns 84 divided by the value at @by; and the instruction that divides. */
 long kst_divide(const long *by);
 extern char kst_divide_at[];
 
-/* Calls what assembly defines, which has no type that CFI could compare. */
+/* Calls a function defined in assembly, which has no type that CFI could compare. */
 static inline __nocfi long kst_call_code(const void *code, long x)
 {
 	return ((long (*)(long))code)(x);
@@ -124,7 +124,10 @@ static inline __nocfi long kst_call_code(const void *code, long x)
 
 /* rows.S: more of the latter. */
 extern char kst_bytes[];
-/* It returns its argument. This is its second instruction, of three bytes, before the last. */
+/*
+ * kst_bytes() returns its argument. This is its second instruction, of three bytes, before the
+ * last.
+ */
 #define kst_bytes_inside (kst_bytes + 10)
 #define kst_call_bytes(x) kst_call_code(kst_bytes, x)
 extern char kst_endbr[], kst_return[], kst_many[], kst_long[], kst_long_first[];

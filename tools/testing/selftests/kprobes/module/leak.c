@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * kprobes_selftest_leak: a client that goes without having unregistered its probes.
- */
+/* kprobes_selftest_leak: a client that is unloaded without unregistering its probes. */
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>

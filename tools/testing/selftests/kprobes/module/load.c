@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Many probes, and probes that come and go while all CPUs hit them.
- */
+/* Many probes, and probes that are registered and unregistered while all CPUs hit them. */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
@@ -78,7 +76,10 @@ out:
 	kfree(many);
 }
 
-/* Registers @count probes, the last of which comes first, and returns how many nanoseconds that took; unregisters them. */
+/*
+ * Registers @count probes, the last one first, and returns the nanoseconds that took; unregisters
+ * them.
+ */
 static u64 time_batch(struct many *many, struct kprobe **list, unsigned int count, u8 *(*at)(unsigned int i))
 {
 	unsigned int i;
@@ -134,8 +135,9 @@ POST_HANDLER(storm_other_post, atomic_long_inc(&storm_others));
 RETURN_HANDLER(storm_other_ret, atomic_long_inc(&storm_others));
 
 /*
- * All CPUs come by a probe that stays, while others come and go, there and elsewhere, and are disabled and enabled: it
- * misses no call. Nor do they come to harm elsewhere, where breakpoints are written and removed.
+ * All CPUs hit a probe that stays, while others are registered, unregistered, disabled and enabled,
+ * there and elsewhere: it misses no call. No harm is done where breakpoints are written and
+ * removed.
  */
 static void storm(void)
 {
@@ -202,8 +204,8 @@ static int spin(void *unused)
 }
 
 /*
- * Probes come and go while a task never sleeps: many at breakpoints, and the only one at an ftrace site. Nobody
- * waits for it.
+ * Probes are registered and unregistered while a task never sleeps: many at breakpoints, and the
+ * only one at an ftrace site. No call waits for that task.
  */
 static void never_sleeps(void)
 {

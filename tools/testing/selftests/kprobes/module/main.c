@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * After each case the module's text has to be what it was before.
- */
+/* After each case the module's text has to be the same as before. */
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/init.h>
@@ -29,7 +27,7 @@ static const struct test_case * const lists[] = {
 
 static void *text_before;
 
-/* Whether the module's text is what it was; where not, the first such address. */
+/* Returns NULL if the module's text is unchanged, otherwise the first changed address. */
 static const u8 *changed_text(void)
 {
 	const u8 *text = THIS_MODULE->mem[MOD_TEXT].base;
@@ -70,7 +68,7 @@ static void check_text(const char *name)
 	case_say("at %pS\n", where);
 }
 
-/* Cases that are numbered, and named by what comes after the prefix. */
+/* Cases, numbered, and named by the rest of the name after the prefix. */
 static const struct {
 	const char *prefix;
 	const char *(*name)(unsigned int index);

@@ -69,14 +69,14 @@ static bool begin(void)
 	return false;
 }
 
-/* What the function returns, and how many hits there are then. */
+/* The result of the function, and the total of hits after it. */
 #define CALL(function, result, total)			\
 	do {						\
 		EXPECT_EQ(function(1), result);		\
 		EXPECT_EQ(hits, total);			\
 	} while (0)
 
-/* @p goes when there is no memory. */
+/* Unregisters @p while there is no memory. */
 static void unregister_failing(struct kprobe *p)
 {
 	fails(true);
@@ -84,7 +84,10 @@ static void unregister_failing(struct kprobe *p)
 	EXPECT(fails(false));
 }
 
-/* Probes on two functions come and go, one of them when there is no memory. main.c looks for what is left in the text. */
+/*
+ * Probes on two functions are registered and unregistered, one of them without memory. main.c
+ * checks the text for remains.
+ */
 static void removing(void)
 {
 	struct kprobe a = ON_TARGET, b = ON_TARGET_2;
@@ -97,12 +100,15 @@ static void removing(void)
 	unregister_failing(&a);
 	hits = 0;
 	CALL(kst_target, 4, 0);
-	/* it comes again, and is hit once */
+	/* The probe is registered again, and hit once. */
 	a = (struct kprobe)ON_TARGET;
 	EXPECT_EQ(register_kprobe(&a), 0);
 	CALL(kst_target, 4, 1);
 	unregister_failing(&a);
-	/* and so does one that ftrace calls in another way: as long as there is no memory it is refused */
+	/*
+	 * So is a probe that ftrace calls in another way: it is refused as long as there is no
+	 * memory.
+	 */
 	fails(true);
 	EXPECT_EQ(register_kprobe(&after), -ENOMEM);
 	EXPECT(fails(false));
@@ -115,7 +121,7 @@ static void removing(void)
 	end();
 }
 
-/* The last one goes when there is no memory. */
+/* The last probe is unregistered while there is no memory. */
 static void removing_last(void)
 {
 	struct kprobe a = ON_TARGET, b = ON_TARGET_2;

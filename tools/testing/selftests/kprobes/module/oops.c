@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel kills a task within a handler, at an ftrace site or when a function returns: in the log is an Oops. Nothing
- * of that is left on its CPU.
+ * The kernel kills a task within a handler, at an ftrace site or when a function returns: the log
+ * has an Oops. No state of that stays on its CPU.
  */
 #include <linux/bug.h>
 #include <linux/cpumask.h>
@@ -54,7 +54,7 @@ static void kill_in(int (*does)(void *), unsigned int cpu)
 	victim = NULL;
 }
 
-/* One that calls kst_target(). */
+/* Kills a task that calls kst_target(). */
 static void kill_on(unsigned int cpu)
 {
 	kill_in(comes_by, cpu);
@@ -72,7 +72,7 @@ static void fault(void *unused)
 	EXPECT_EQ(copy_from_kernel_nofault(&value, (void *)0xffffeb0000000000, sizeof(value)), -EFAULT);
 }
 
-/* Whether probes are hit on that CPU. */
+/* Returns true if probes are hit on that CPU. */
 static bool hits_on(unsigned int cpu)
 {
 	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };
@@ -124,7 +124,7 @@ static void at_return(void)
 	EXPECT(hits_on(cpu));
 }
 
-/* The instance that the task had is there for others when the task has gone. */
+/* The instance of the killed task is free for others. */
 static void entering(void)
 {
 	struct kretprobe rp = {
@@ -139,7 +139,7 @@ static void entering(void)
 	kill_on(cpu);
 	EXPECT(hits_on(cpu));
 	returns = 0;
-	/* it is given back in a callback of RCU */
+	/* The instance is returned in an RCU callback. */
 	for (tries = 0; !returns && tries < 500; tries++) {
 		rcu_barrier();
 		EXPECT_EQ(kst_target(1), 4);
@@ -169,7 +169,7 @@ static int second_faults(void *unused)
 
 POST_HANDLER(post, hits++);
 
-/* Where a jump has displaced what faults. run.sh looks at what the log says of that. */
+/* A displaced instruction faults, through a jump. run.sh checks the log. */
 static void in_jump(int (*does)(void *), kprobe_post_handler_t on_post)
 {
 	struct kprobe kp = { .addr = kst_places[KST_DIES], .pre_handler = count, .post_handler = on_post };

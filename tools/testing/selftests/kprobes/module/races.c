@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Races and orders that mainline has had bugs of, by their numbers. Those at the removal of a module are in unload.c.
+ * Races and orders that mainline has had bugs with, by their CVE numbers. Those at the removal of a
+ * module are in unload.c.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -38,7 +39,7 @@ static void come_by(unsigned int round)
 struct client {
 	struct kprobe kp[3];
 	struct kretprobe ret[2];
-	/* what handlers must find */
+	/* The value that handlers must find. */
 	unsigned long magic;
 	unsigned long where[3];
 };
@@ -187,7 +188,7 @@ static void freed_one_by_one(void)
 	case_say("%u rounds\n", rounds);
 }
 
-/* A probe of "random", what it should be, and how often it was hit. */
+/* A probe of "random", its expected state, and its number of hits. */
 struct one {
 	struct kprobe kp;
 	bool registered, enabled, site;

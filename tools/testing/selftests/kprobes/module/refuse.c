@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What is refused, and with which error. Nothing is left of it.
- */
+/* Refused registrations, and their errors. They leave no state behind. */
 #include <linux/bitfield.h>
 #include <linux/bug.h>
 #include <linux/extable.h>
@@ -19,7 +17,7 @@ static int pre(struct kprobe *p, struct pt_regs *regs)
 	return 0;
 }
 
-/* What registering comes to; what has succeeded is undone. */
+/* Returns the result of registering; a successful call is undone. */
 static int try(struct kprobe kp)
 {
 	int err;
@@ -138,7 +136,7 @@ static void init_text(void)
 	int err = TRY_ADDR(kst_init_text);
 
 	EXPECT_EQ(TRY(.symbol_name = "start_kernel"), -EINVAL);
-	/* gone, with its symbols; by now there may be a trampoline of ftrace */
+	/* Freed, with its symbols; by now there may be a trampoline of ftrace. */
 	EXPECT(err == -ENOENT || err == -EINVAL);
 }
 
@@ -229,8 +227,9 @@ static void reserved_names(void)
 }
 
 /*
- * What a CPU that comes executes before it has a table of interrupts: a breakpoint there resets the machine. Some of these may be
- * part of others; native_load_idt() is a function in some kernels only.
+ * Code that a CPU being brought online executes before it has an IDT: a breakpoint there resets the
+ * machine. Some of these may be part of others; native_load_idt() is a function in some kernels
+ * only.
  */
 static void early(void)
 {
@@ -255,7 +254,10 @@ static void early(void)
 	}
 }
 
-/* What a hit would run through again where the engine's helpers are instrumented, up to the end of the stack. */
+/*
+ * Code that a hit would run through again where the engine's helpers are instrumented, up to the
+ * end of the stack.
+ */
 static void kasan(void)
 {
 	static const char * const names[] = {
@@ -347,14 +349,14 @@ static void instructions(void)
 	EXPECT_EQ(TRY_ADDR(kst_int_80), -EILSEQ);
 	EXPECT_EQ(TRY_ADDR(kst_int1), -EILSEQ);
 	EXPECT_EQ(TRY_ADDR(kst_ud2), -EILSEQ);
-	/* no interrupt comes after these */
+	/* No interrupt is taken after these. */
 	EXPECT_EQ(TRY_ADDR(kst_mov_ss), -EINVAL);
-	/* far, and others that nobody can do out of line */
+	/* Far branches, and others that cannot be executed out of line. */
 	EXPECT_EQ(TRY_ADDR(kst_far_call), -EOPNOTSUPP);
 	EXPECT_EQ(TRY_ADDR(kst_far_jmp), -EOPNOTSUPP);
 	EXPECT_EQ(TRY_ADDR(kst_iret), -EOPNOTSUPP);
 	EXPECT_EQ(TRY_ADDR(kst_vmcall), -EOPNOTSUPP);
-	/* a copy would not come back */
+	/* A copy would not return. */
 	EXPECT_EQ(TRY_ADDR(kst_jmp_gs), -EOPNOTSUPP);
 	EXPECT_EQ(TRY_ADDR(kst_jmp_rex2), -EOPNOTSUPP);
 }
@@ -500,7 +502,7 @@ static void batch_same_twice(void)
 	EXPECT_EQ(disable_kprobe(&kps[1]), -EINVAL);
 }
 
-/* One that was never registered does not keep the others. */
+/* A probe that was never registered does not keep the others registered. */
 static void batch_unregister_stranger(void)
 {
 	struct kprobe kps[BATCH], *list[BATCH];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions that have the names of what nothing may be probed in. Nobody calls them; they have a file of their own so that
- * no other code of the module takes them for the real ones.
+ * Functions with the names of code that must not be probed. They are never called. They have a file
+ * of their own so that no other code of the module takes them for the real ones.
  */
 #include <linux/linkage.h>
 
@@ -23,7 +23,7 @@
 	.balign	8
 	.globl	kst_reserved
 kst_reserved:
-	/* Mitigations: of indirect branches, of returns, and what entries run through. */
+	/* Mitigations: of indirect branches, of returns, and code that entries run through. */
 	RESERVED __x86_indirect_thunk_rax
 	RESERVED __x86_indirect_call_thunk_rax
 	RESERVED __x86_indirect_jump_thunk_rax

@@ -14,7 +14,7 @@
 
 #include "kprobes_selftest.h"
 
-/* What an instance carries from the entry to the return. */
+/* Data of an instance, from the entry to the return. */
 struct data {
 	unsigned long argument;
 	struct task_struct *task;
@@ -162,7 +162,7 @@ static void recursive(void)
 	EXPECT_EQ(atomic_read(&wrong), 0);
 }
 
-/* More calls than instances: what is missed is counted, and returns as it should. */
+/* More calls than instances: missed calls are counted, and return as they should. */
 static void missed(void)
 {
 	struct kretprobe rp = RET(recurse, .maxactive = 3);
@@ -276,8 +276,8 @@ static void sleeping(void)
 }
 
 /*
- * The probe goes while tasks are inside: they return, and nobody is called (CVE-2023-53557: what the return needs was freed
- * too early).
+ * The probe is unregistered while tasks are inside: they return, and no handler is called
+ * (CVE-2023-53557: the memory that the return needs was freed too early).
  */
 static void unregister_live(void)
 {
@@ -314,7 +314,7 @@ static void task_exits_inside(void)
 		DECLARE_COMPLETION_ONSTACK(done);
 		int before = atomic_read(&entries);
 
-		/* what the last one had comes back after a grace period or two */
+		/* The instance of the last one is free again after a grace period or two. */
 		for (tries = 0; atomic_read(&entries) == before && tries < 50; tries++) {
 			reinit_completion(&done);
 			if (!EXPECT(!IS_ERR(kthread_run(exits, &done, "kst_exits"))))
@@ -359,7 +359,7 @@ static unsigned int functions(char (*names)[64])
 	return trace_size;
 }
 
-/* A stack trace shows the callers, as if nobody watched their returns. */
+/* A stack trace shows the callers, as if their returns were not probed. */
 static void stack_trace(void)
 {
 	static char plain[DEPTH][64], probed[DEPTH][64];
@@ -419,7 +419,7 @@ static noinline int ends_with_call(int a)
 	return kst_target(a);
 }
 
-/* Both return to the same place, and to nobody's trampoline. */
+/* Both return to the same place, and not to a trampoline. */
 static void tail_call(void)
 {
 	struct kretprobe outer = RET(ends_with_call), inner = RET(kst_target);

@@ -59,7 +59,7 @@ SYM_INNER_LABEL(kst_exit_1, SYM_L_GLOBAL)
 	jmp	1f
 SYM_INNER_LABEL(kst_exit_0, SYM_L_GLOBAL)
 	movb	$0, kst_way(%rip)
-	/* Until the flags are saved, only what leaves them alone. */
+	/* Until the flags are saved, only instructions that leave them alone. */
 1:	mov	%rax, tmp(%rip)
 	mov	out_regs(%rip), %rax
 	mov	%rcx, 8(%rax)
@@ -94,7 +94,7 @@ SYM_INNER_LABEL(kst_exit_0, SYM_L_GLOBAL)
 SYM_FUNC_END(kst_call)
 	STACK_FRAME_NON_STANDARD kst_call
 
-/* A fault at @from goes on at label 2. */
+/* A fault at @from resumes at label 2. */
 .macro REPAIRED from
 	_ASM_EXTABLE(\from, 2f)
 .endm
@@ -336,11 +336,11 @@ kst_rows:
 	ROW xadd_lock		"lock xadd %rcx, 0x30(%rdi)"
 	ROW xadd_rip		"lock xadd %ecx, kst_mem+0x100(%rip)"
 
-	/* nothing, and what is not about data */
+	/* Instructions without an effect, and without data. */
 	ROW nop			"nop"
 	ROW nop_long		".byte 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00"
 	ROW nop_data16		"xchg %ax, %ax"
-	/* elsewhere ours refuses it: an indirect branch would not find it any more */
+	/* Ours refuses it elsewhere: an indirect branch would no longer find the landing pad. */
 #ifndef CONFIG_X86_KERNEL_IBT
 	ROW endbr64		"endbr64"
 #endif
@@ -389,7 +389,7 @@ kst_rows:
 	.section .rodata.kst_rows, "a", @progbits
 	.globl	kst_rows_end
 kst_rows_end:
-	/* one that has no name is the end */
+	/* An entry without a name is the end. */
 	.quad	0, 0, 0, 0, 0
 
 	/* not in the text, where it would be a neighbour that cannot be decoded, beside which there are no jumps */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What rows.S and insn.c share.
- */
+/* Declarations that rows.S and insn.c share. */
 #ifndef _KST_ROWS_H
 #define _KST_ROWS_H
 
-/* What a row needs, and what it is not compared by. */
+/* Needs of a row, and parts of the state that are not compared. */
 #define KST_FPU		0x01	/* the FPU */
 #define KST_AVX		0x02	/* a processor with AVX */
 #define KST_POPCNT	0x04
@@ -51,13 +49,13 @@ extern const struct kst_row kst_rows[], kst_rows_end[];
 /* Calls the row at @start with @in in the registers and fills @out with what it ends with. */
 void kst_call(const struct kst_regs *in, struct kst_regs *out, const void *start);
 
-/* By which way the row ended. */
+/* The way by which the row ended. */
 extern u8 kst_way;
 
-/* insn.c: what the handlers have seen of one call. */
+/* insn.c: values that the handlers have seen of one call. */
 struct kst_seen {
 	unsigned int pre, post;
-	/* pre handlers that came after a post handler */
+	/* Pre handlers called after a post handler. */
 	unsigned int late;
 	unsigned long pre_ip, post_ip, post_flags;
 	struct kst_regs pre_regs, post_regs;
@@ -67,11 +65,11 @@ extern struct kst_seen kst_seen;
 int kst_on_pre(struct kprobe *p, struct pt_regs *regs);
 void kst_on_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags);
 
-/* Whether they are equal; say what is not, but for what @flags excuse. */
+/* Return true if they are equal; log differences, except those that @flags excuse. */
 bool kst_same_regs(const char *what, const struct kst_regs *want, const struct kst_regs *have, unsigned long flags);
 bool kst_same_bytes(const char *what, const u8 *want, const u8 *have, unsigned int size);
 
-/* What the rows' memory operands are in. */
+/* Memory of the rows' memory operands. */
 extern u8 kst_mem[4096];
 
 #endif

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What a probe is: where it is, what its handlers may do, and several of them at one address.
- */
+/* Probes: their place, the rights of their handlers, and several of them at one address. */
 #include <linux/array_size.h>
 #include <linux/ftrace.h>
 #include <linux/hardirq.h>
@@ -60,7 +58,7 @@ static void forget(void)
 	notes = 0;
 }
 
-/* Whether @who were called since forget(), in that order. */
+/* Returns true if the handlers @who were called since forget(), in that order. */
 static bool were_called(const char *who)
 {
 	if (!strcmp(noted, who))
@@ -69,7 +67,7 @@ static bool were_called(const char *who)
 	return false;
 }
 
-/* A call, its result, and who is called. */
+/* A call, its result, and the handlers that it calls. */
 #define CALLS(call, result, who)		\
 	do {					\
 		forget();			\
@@ -80,7 +78,7 @@ static bool were_called(const char *who)
 /* Comes by kst_bytes_inside. */
 #define come_by(who) CALLS(kst_call_bytes(0x1234), 0x1234, who)
 
-/* Registers @n or unregisters it, after which a call comes by @who. */
+/* Registers or unregisters @n; then a call is made, which calls the handlers @who. */
 static void comes(struct noting *n, const char *who)
 {
 	EXPECT_EQ(register_kprobe(&n->kp), 0);
@@ -97,7 +95,7 @@ static void goes(struct noting *n, const char *who)
 #define BOTH .pre_handler = on_pre, .post_handler = on_post
 #define INSIDE(n) NOTING(n, kst_bytes_inside, BOTH)
 
-/* The latest comes first, for both handlers. */
+/* The latest probe is called first, for both handlers. */
 static void order(void)
 {
 	struct noting a = INSIDE('a'), b = INSIDE('b'), c = INSIDE('c');
@@ -198,7 +196,10 @@ static int elsewhere(struct kprobe *p, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(elsewhere);
 
-/* A pre handler sends execution elsewhere: there is no step, no post handler, and no turn for those that come after. */
+/*
+ * A pre handler changes the instruction pointer: the instruction is not stepped, and neither a post
+ * handler nor later probes are called.
+ */
 static void changed_ip(void)
 {
 	struct noting a = INSIDE('a'), b = INSIDE('b');
@@ -209,7 +210,7 @@ static void changed_ip(void)
 	EXPECT_EQ(away.pre, 1);
 	EXPECT_EQ(away.post, 0);
 	unregister_kprobe(&away.kp);
-	/* one that is gone is disabled */
+	/* An unregistered probe is disabled. */
 	away.kp.flags = 0;
 
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
@@ -228,7 +229,7 @@ PRE_HANDLER(set_arguments, regs->di = 1000);
 
 POST_HANDLER(set_result, regs->ax++);
 
-/* What handlers write to registers counts. */
+/* Values that handlers write to registers take effect. */
 static void changed_registers(void)
 {
 	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = set_arguments };
@@ -288,7 +289,7 @@ static void ftrace_changed_ip(void)
 	EXPECT_EQ(away.pre, 1);
 }
 
-/* At the beginning but after what ftrace has there; and at both. */
+/* At the beginning but after the ftrace site; and at both. */
 static void behind_ftrace(void)
 {
 	struct noting a = NOTING('a', kst_target, .offset = KST_PAD + 5, BOTH);
@@ -393,7 +394,7 @@ static void first_copy(void)
 	a = (struct noting)NOTING('a', place->at, .pre_handler = on_pre);
 	kst_syncs = 0;
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
-	/* others may want some meanwhile */
+	/* Other users may cause some in the meantime. */
 	EXPECT(kst_syncs >= (returns_early || boot_cpu_has(X86_FEATURE_FRED) ? 2 : 1));
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&sync);
@@ -424,7 +425,10 @@ static void in_the_kernel(void)
 	EXPECT_EQ(a.pre + b.pre, 2);
 }
 
-/* A post handler at an ftrace site wants more of ftrace than a pre handler; when it goes, the other one stays. */
+/*
+ * A post handler at an ftrace site needs more of ftrace than a pre handler; when it is
+ * unregistered, the other one stays.
+ */
 static void ftrace_post_comes_and_goes(void)
 {
 	struct noting a = NOTING('a', kst_target, .pre_handler = on_pre);
@@ -455,7 +459,10 @@ static struct ftrace_ops diverter = {
 	.flags = FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_IPMODIFY,
 };
 
-/* Somebody else may change where the function goes on: a post handler cannot be armed, and its client is told. */
+/*
+ * Another client may change where the function resumes: a post handler cannot be armed, and its
+ * client gets an error.
+ */
 static void ftrace_taken(void)
 {
 	struct noting a = NOTING('a', kst_target, .post_handler = on_post);
@@ -494,7 +501,7 @@ PRE_HANDLER(look_pre, pre_in_nmi = in_nmi());
 
 POST_HANDLER(look_post, post_in_nmi = in_nmi());
 
-/* Both handlers are called as in an NMI, so that what they call can ask. */
+/* Both handlers are called as in an NMI: functions that they call can check that. */
 static void handlers_are_in_nmi(void)
 {
 	struct kprobe kp = {
@@ -511,7 +518,9 @@ static void handlers_are_in_nmi(void)
 	unregister_kprobe(&kp);
 }
 
-/* The structure of a probe that was unregistered is as good as new, but for the address that was found. */
+/*
+ * The structure of an unregistered probe can be registered again, except for the resolved address.
+ */
 static void register_again(void)
 {
 	struct noting a = { .name = 'a', .kp = { .symbol_name = "kst_target", .pre_handler = on_pre } };
@@ -526,7 +535,7 @@ static void register_again(void)
 	}
 }
 
-/* So is that of one that was refused. */
+/* So can the structure of a refused probe. */
 static void try_again(void)
 {
 	struct noting a = { .name = 'a', .kp = { .symbol_name = "kst_bytes", .offset = 11, .pre_handler = on_pre } };

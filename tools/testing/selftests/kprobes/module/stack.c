@@ -8,10 +8,10 @@
 
 #include "kprobes_selftest.h"
 
-/* What is looked at, and what is in it that nothing writes. */
+/* The range that is checked, and the pattern in it, which no code writes. */
 #define SPAN	6000
 #define MARK	0x5aa5c33c0ff0a55aUL
-/* What belongs to the calls here. */
+/* Bytes used by the calls here. */
 #define OWN	64
 
 noinline long kst_stack(long number, const char *text);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * A thread on each CPU that comes by what is probed, again and again.
- */
+/* A thread on each CPU that hits the probe again and again. */
 #include <linux/cpumask.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
@@ -42,7 +40,9 @@ static int caller(void *data)
 		atomic_long_inc(&calls);
 		if (i % 64 == 0) {
 			cond_resched_tasks_rcu_qs();
-			/* where the CPUs of a guest take turns, it is that of the next one */
+			/*
+			 * Where the CPUs of a guest take turns, this is the turn of the next one.
+			 */
 			cpu_relax();
 		}
 		if (i % 512 == 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kprobes_selftest_target: a module that is probed, and goes. Writing its parameter "call" calls its functions, reading
- * gives what they have returned; the same with "sleep" for one that sleeps.
+ * kprobes_selftest_target: a module that is probed, and unloaded. Writing its parameter "call"
+ * calls its functions, reading returns their results; the same with "sleep" for one that sleeps.
  */
 #include <linux/delay.h>
 #include <linux/jump_label.h>
@@ -10,7 +10,7 @@
 #include <linux/moduleparam.h>
 #include <linux/sched/signal.h>
 
-/* One that ftrace has a place in. */
+/* A function with an ftrace site. */
 static noinline __noclone int kst_target_module_entry(int a)
 {
 	barrier();
@@ -85,7 +85,7 @@ noinline int kst_target_module_asleep(int a)
 
 static int slept;
 
-/* Sleeps in there; reading gives what was returned. */
+/* Sleeps in the function; reading gives its result. */
 static int sleep(const char *value, const struct kernel_param *param)
 {
 	slept = kst_target_module_sleeps(1);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What is probed, and what must not be.
- */
+/* Functions that are probed, and functions that must not be. */
 #include <linux/bug.h>
 #include <linux/jump_label.h>
 #include <linux/static_call.h>
@@ -9,7 +7,7 @@
 
 #include "kprobes_selftest.h"
 
-/* __init text, which is gone once the module is loaded. */
+/* __init text, which is freed once the module is loaded. */
 void *kst_init_text;
 
 noinline int kst_target(int a)

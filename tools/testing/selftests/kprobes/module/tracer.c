@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Probes on what a tracer executes for each function that it traces. run.sh has the tracer on, for what handles breakpoints
- * among others.
+ * Probes on functions that a tracer executes for each traced function. run.sh has the tracer on,
+ * for the breakpoint handlers among others.
  */
 #include <linux/array_size.h>
 #include <linux/irq.h>
@@ -17,7 +17,7 @@ static const char * const names[] = {
 PRE_HANDLER(on_pre, container_of(p, struct kst_hit, kp)->pre++; irq_get_irq_data(0));
 POST_HANDLER(on_post, container_of(p, struct kst_hit, kp)->post++);
 
-/* Hits come from all that the kernel executes, the handlers included: those are missed. */
+/* Hits by all of the kernel's code, the handlers included: the latter are missed. */
 static void probe_all(kprobe_post_handler_t post)
 {
 	static struct kst_hit hits[ARRAY_SIZE(names)];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Probes in a module that goes, and in its init text. The steps are cases that run.sh runs one after the other, with
- * kprobes_selftest_target loaded and removed between them.
+ * Probes in a module that is unloaded, and in its init text. The steps are cases that run.sh runs
+ * one after the other, with kprobes_selftest_target loaded and removed between them.
  */
 #include <linux/jprobes.h>
 #include <linux/kthread.h>
@@ -34,7 +34,7 @@ static int on_call(int a)
 
 #define ENTRY "kprobes_selftest_target:kst_target_module_entry"
 
-/* At the entry, two after what ftrace has there, one of them disabled, a return probe and a jprobe. */
+/* At the entry, two after the ftrace site, one of them disabled, a return probe and a jprobe. */
 static struct kprobe entry, inside, disabled, in_init;
 static struct kretprobe ret;
 static struct jprobe jprobe;
@@ -81,7 +81,7 @@ static void register_all(void)
 	atomic_set(&hits, 0);
 }
 
-/* The module is loaded; its init text was probed while it was loaded, and has gone. */
+/* The module is loaded; its init text was probed during the load, and is freed. */
 static void loaded(void)
 {
 	unregister_module_notifier(&watcher);
@@ -93,14 +93,14 @@ static void loaded(void)
 	register_all();
 }
 
-/* It has been called once. */
+/* The module has been called once. */
 static void called(void)
 {
 	EXPECT_EQ(atomic_read(&hits), 1 + 2 + 1000 + 100);
 	EXPECT(!kprobe_gone(&entry));
 }
 
-/* It has been removed. */
+/* The module has been removed. */
 static void gone(void)
 {
 	struct kprobe *list[] = { &entry, &inside, &disabled };
@@ -123,7 +123,7 @@ static void gone(void)
 		EXPECT_EQ(disable_kprobe(list[i]), -EINVAL);
 }
 
-/* Those of before the removal, and their successors at the same place. */
+/* Probes of before the removal, and their successors at the same place. */
 static struct kprobe next_entry, next_inside;
 static struct kretprobe next_ret;
 
@@ -172,7 +172,7 @@ static struct task_struct *clients[4];
 static unsigned long last_address;
 static atomic_t registered, refused, odd;
 
-/* For run.sh, which has the module come and go. */
+/* For run.sh, which loads and unloads the module. */
 static int get_counts(char *buffer, const struct kernel_param *param)
 {
 	return sysfs_emit(buffer, "%d %d\n", atomic_read(&registered), atomic_read(&refused));
@@ -182,7 +182,7 @@ static const struct kernel_param_ops counts_ops = { .get = get_counts };
 module_param_cb(unload_counts, &counts_ops, NULL, 0444);
 MODULE_PARM_DESC(unload_counts, "probes that were registered and refused while the module comes and goes");
 
-/* What may come of a probe in a module that may be there. */
+/* Checks the result for a probe in a module that may be loaded or not. */
 static bool note(int err)
 {
 	if (!err)
@@ -194,7 +194,7 @@ static bool note(int err)
 	return !err;
 }
 
-/* Whoever registers holds the module for a moment: it could never go without a pause. */
+/* Each registration holds the module for a moment: without a pause it could never be unloaded. */
 static void pause(void)
 {
 	schedule_timeout_interruptible(msecs_to_jiffies(150));
@@ -214,7 +214,7 @@ static int by_symbol(void *unused)
 	return 0;
 }
 
-/* Where it was, and may not be any more. */
+/* At the module's former address, which may be free now. */
 static int by_address(void *unused)
 {
 	while (!kthread_should_stop()) {

@@ -26,7 +26,7 @@ static int subbuf_index(struct rchan_buf *buf, void *subbuf)
 	return subbuf ? (subbuf - buf->start) / buf->chan->subbuf_size : -1;
 }
 
-/* For nobody longer than this: interrupts are off. */
+/* Longest time to hold a task: interrupts are off. */
 #define HOLD_MOST_MS	15000
 
 /* If somebody is to be held here: stay, with the switch half done, until released or for a while after another command. */
@@ -77,7 +77,10 @@ static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
 	return go_on;
 }
 
-/* What the callbacks buf_mapped() and buf_unmapped() once told: by file operations of our own. */
+/*
+ * Calls the client on mapping and unmapping, by file operations of our own, in place of the former
+ * callbacks buf_mapped() and buf_unmapped().
+ */
 static void unmapped(struct vm_area_struct *vma)
 {
 	atomic_inc(&rst.unmapped);
