@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * klog's handler: the controls of the relay application, and what a reader of
- * its channel gets.
+ * klog's handler: the controls of the relay application, and the data that a reader of its channel
+ * reads.
  */
 #include "common.h"
 #include "harness.h"
@@ -36,7 +36,7 @@ static bool takes(struct reader *r)
 	       !ctl("log len=100 count=3");
 }
 
-/* The channel and those are still there, and three more come after them. The reader is closed. */
+/* The channel and its messages are still there, and three more follow. The reader is closed. */
 static bool still_takes(struct reader *r)
 {
 	struct bytes b = {};
@@ -49,14 +49,14 @@ static bool still_takes(struct reader *r)
 	return ok;
 }
 
-/* What creating a channel comes to, with sub-buffers of 1 GiB each. */
+/* Returns the result of creating a channel with sub-buffers of 1 GiB each. */
 static int create_huge(const char *n_subbufs)
 {
 	return control(APP, "subbuf_size", "1073741824") ?: control(APP, "n_subbufs", n_subbufs) ?:
 	       control(APP, "create", "1");
 }
 
-/* The channel that is there stays, with what is in it, until the new one has its memory. */
+/* The current channel stays, with its data, until the new one has its memory. */
 TEST_F(app, a_channel_for_which_there_is_no_memory)
 {
 	struct reader r;
@@ -83,7 +83,7 @@ TEST_F(app, what_it_begins_with)
 	EXPECT_EQ(0, control_value(APP, "enabled"));
 	EXPECT_EQ(0, control_value(APP, "dropped"));
 	EXPECT_EQ(-ENOENT, open_in(APP, "cpu0", O_RDONLY));
-	/* nobody takes it, and nobody counts it */
+	/* No handler takes it, and no counter counts it. */
 	CTL("log count=10");
 	EXPECT_EQ(0, control_value(APP, "dropped"));
 }
@@ -355,7 +355,7 @@ TEST_F(app, full_buffers_drop_and_say_so_once)
 		EXPECT_EQ(1, log_lines(mark, "klog: cpu 1 buffer full"));
 		EXPECT_EQ(16, control_value(APP, "dropped"));
 	}
-	/* a new channel begins anew */
+	/* A new channel starts from 0. */
 	ASSERT_EQ(0, control(APP, "create", "1"));
 	EXPECT_EQ(0, control_value(APP, "enabled"));
 	EXPECT_EQ(0, control_value(APP, "dropped"));
@@ -415,7 +415,7 @@ TEST_F(app, disabling_finishes_every_buffer)
 		bytes_free(&b);
 		reader_close(&r);
 	}
-	/* what came while it was disabled is not there, and is no loss */
+	/* Messages logged while it was disabled are missing, and do not count as lost. */
 	EXPECT_EQ(0, control_value(APP, "dropped"));
 }
 

@@ -149,7 +149,7 @@ int module_load(const char *env)
 	return module_load_file(path ? path : "");
 }
 
-/* Whether @pid waits for those who are in the operations of a file that it removes. */
+/* Returns true if @pid waits for the operations of a file that it removes. */
 static bool removes_a_file(pid_t pid)
 {
 	char path[64], where[128] = "";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the klog test programs share in addition to testlib: the controls of a relay
+ * Helpers that the klog test programs share in addition to testlib: the controls of a relay
  * application, and a reader of its channel.
  */
 #ifndef _KLOG_SELFTEST_COMMON_H
@@ -39,9 +39,9 @@ int reader_open(struct reader *r, const char *app, unsigned int cpu, size_t subb
 void reader_close(struct reader *r);
 long long reader_produced(const struct reader *r);
 long long reader_consumed(const struct reader *r);
-/* Adds to the count of what was consumed; 0 or -errno. */
+/* Adds to the count of consumed sub-buffers; 0 or -errno. */
 int reader_consume(const struct reader *r, size_t delta);
-/* Takes what is finished: the data after the headers. False if a header is not possible. */
+/* Reads the finished sub-buffers: the data after the headers. False if a header is not possible. */
 bool reader_take(struct reader *r, struct bytes *b);
 
 int module_load(const char *env);

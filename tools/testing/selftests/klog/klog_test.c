@@ -132,7 +132,7 @@ TEST_F(klog, the_last_registered_is_current)
 	CTL("register which=a");
 	CTL("log count=2");
 	EXPECT_TRUE(state("a.count=2 b.count=3"));
-	/* whoever registered it */
+	/* Regardless of the client that registered it. */
 	CTL("unregister");
 	CTL("log count=5");
 	EXPECT_TRUE(state("a.count=2 b.count=3"));

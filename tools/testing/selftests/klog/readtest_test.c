@@ -73,7 +73,7 @@ static int setup(size_t event_size, size_t event_n, const char *overwrite)
 	       control_number(APP, "event_n", event_n) ?: control(APP, "overwrite", overwrite);
 }
 
-/* As start(), but the mode is what the knob "overwrite" says. */
+/* Like start(), with the mode of the knob "overwrite". */
 static int start_as_set(size_t subbuf_size, size_t n_subbufs)
 {
 	return control_number(APP, "subbuf_size", subbuf_size) ?:

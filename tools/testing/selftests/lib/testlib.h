@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the test programs share: files, the module that they drive (CLIENT, which the Makefile names), bytes, CPUs, modules,
- * the kernel's log.
+ * Helpers that the test programs share: files, the module that they drive (CLIENT, which the
+ * Makefile names), bytes, CPUs, modules, the kernel's log.
  */
 #ifndef _SELFTEST_KIT_H
 #define _SELFTEST_KIT_H
@@ -38,14 +38,14 @@ bool file_exists(const char *fmt, ...) __printf(1, 2);
 /* A command to the client; 0 or a negative errno. */
 int ctl(const char *fmt, ...) __printf(1, 2);
 
-/* One value of the client's state; INFO_NONE when there is no such line. */
+/* Value of a line of the client's state; INFO_NONE when there is no such line. */
 #define INFO_NONE	(-1000000LL)
 long long info(const char *fmt, ...) __printf(1, 2);
 
-/* Whether the client's state is as in "KEY=VALUE KEY=VALUE ..."; says what is not. */
+/* Returns true if the client's state is as in "KEY=VALUE KEY=VALUE ..."; reports differences. */
 bool state(const char *fmt, ...) __printf(1, 2);
 
-/* A command to the client, and what it came to: the value of "result", or a negative errno. */
+/* Sends a command to the client. Returns the value of "result", or a negative errno. */
 long long result_of(const char *fmt, ...) __printf(1, 2);
 
 /* Bytes that a reader has to see. */
@@ -61,7 +61,7 @@ uint8_t *bytes_room(struct bytes *b, size_t len);
 void bytes_add(struct bytes *b, const void *data, size_t len);
 /* Says where they differ. */
 bool bytes_equal(const struct bytes *a, const struct bytes *b);
-/* Read to the end of what is there, at most @step bytes at a time. */
+/* Reads to the end of the available data, at most @step bytes at a time. */
 int read_all(int fd, struct bytes *b, size_t step);
 
 unsigned int online_cpus(void);
@@ -73,11 +73,12 @@ int module_load_file(const char *path);
 int module_unload(const char *name);
 bool module_loaded(const char *name);
 
-/* The runner attributes what the kernel logs to the last case that began. */
+/* Logs the name of a case: the runner attributes later kernel messages to it. */
 void log_case(const char *fixture, const char *test);
 
 /*
- * How many of @rounds there are: all where storms are long, some where they are short (FERROTRACE_STORM, suites/lib.sh).
+ * Returns how many of @rounds to run: all where storms are long, some where they are short
+ * (FERROTRACE_STORM, suites/lib.sh).
  */
 unsigned int storm_rounds(unsigned int rounds);
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * CPUs that come and go while a channel is open. CPU 3 is the one that does.
- */
+/* CPUs that go offline and online while a channel is open. CPU 3 is the one that does. */
 #include "relay_test.h"
 #include "reader.h"
 
@@ -55,7 +53,7 @@ TEST_F(hotplug, offline_cpu_stays_readable)
 	ASSERT_EQ(18, seen.records);
 }
 
-/* What it writes when it comes and when it goes, many times over. */
+/* Records that the CPU writes while it goes online and offline, many times over. */
 TEST_F_TIMEOUT(hotplug, nothing_is_lost_on_the_way, 120)
 {
 	struct seen seen = { .cpu = CPU, .subbuf = 65536 };
@@ -75,7 +73,7 @@ TEST_F_TIMEOUT(hotplug, nothing_is_lost_on_the_way, 120)
 	ASSERT_EQ(info("cpu3.task.refused"), info("lost"));
 }
 
-/* CPUs come and go in a storm, also the files' readers'. */
+/* CPUs go offline and online in a storm, also those of the files' readers. */
 TEST_F_TIMEOUT(hotplug, in_a_storm, 240)
 {
 	struct reader r[4] = {};

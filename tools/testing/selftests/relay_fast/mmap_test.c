@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What may be mapped, for how long, and what a hostile reader can do with the page that it writes.
+ * Mappings: their permissions and lifetime, and the effects of a hostile reader on the page that it
+ * writes.
  */
 #include "relay_test.h"
 #include "load.h"
@@ -58,7 +59,10 @@ TEST_F(mmap, the_file_says_its_size)
 	ASSERT_EQ(0, try_map(fd, st.st_size, PROT_READ, MAP_SHARED, 0));
 }
 
-/* What fits before the end of the memory arrives, in whole records, and only that is consumed. */
+/*
+ * Whole records are read as far as they fit before the end of the memory, and only these are
+ * consumed.
+ */
 TEST_F(mmap, read_to_the_end_of_memory)
 {
 	uint8_t *p = mmap(NULL, 8192, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *end = p + 4096;
@@ -213,7 +217,10 @@ TEST_F(mmap, engine_stays_while_mapped)
 	ASSERT_EQ(0, module_load_file(getenv("RELAY_ENGINE_KO")));
 }
 
-/* A process that writes garbage to the reader's page of a CPU, and looks what poll() and read() make of it. */
+/*
+ * A process that writes garbage to the reader's page of a CPU, and checks the results of poll() and
+ * read().
+ */
 struct vandal {
 	pthread_t scribbler, user;
 	unsigned int cpu;
@@ -238,7 +245,7 @@ static void *scribble(void *arg)
 	while (!__atomic_load_n(&v->stop, __ATOMIC_RELAXED)) {
 		uint64_t a = random64(&state), b = random64(&state);
 
-		/* anything, and what is near the truth */
+		/* Any value, and values near the right one. */
 		__atomic_store_n(&v->m.reader->consumed, a & 1 ? a : produced(&v->m) + (int64_t)(a << 48) / (1 << 24),
 				 __ATOMIC_RELAXED);
 		__atomic_store_n(&v->m.reader->watermark, b & 1 ? b : b >> 48, __ATOMIC_RELAXED);
@@ -265,7 +272,7 @@ static void *use(void *arg)
 	return NULL;
 }
 
-/* One that never comes back ends in the harness's timeout. */
+/* A read that never returns ends in the harness's timeout. */
 static void wait_for_reads(struct vandal *v, uint64_t reads)
 {
 	while (__atomic_load_n(&v->reads, __ATOMIC_RELAXED) < reads)
@@ -321,7 +328,10 @@ TEST_F_TIMEOUT(hostile, reader_page, 120)
 	}
 }
 
-/* Nobody can keep a reader in the kernel: each read() comes back, whatever happens to the position. */
+/*
+ * No task can keep a reader in the kernel: each read() returns, regardless of changes to the
+ * position.
+ */
 TEST_F_TIMEOUT(mmap, read_comes_back_from_a_vandal, 60)
 {
 	struct vandal v = { .cpu = 1 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is in a trampoline: the first case keeps it, run before the engine is loaded, the second compares.
+ * Bytes of a trampoline: the first case, run before the engine is loaded, keeps them; the second
+ * compares.
  */
 #include <linux/minmax.h>
 #include <linux/string.h>
@@ -52,7 +53,10 @@ static unsigned long target(const struct trampoline *t, unsigned int field)
 	return t->at + field + 4 + (long)(s32)get_unaligned_le32(t->code + field);
 }
 
-/* Whether a field of 32 bits there may be another in the other code: it names the same address, or is the load of the ops. */
+/*
+ * Returns true if a 32-bit field there may differ in the other code: it names the same address, or
+ * is the load of the ops.
+ */
 static bool may_differ(const struct trampoline *old, const struct trampoline *new, unsigned int field)
 {
 	static const u8 load_ops[] = { 0x48, 0x8b, 0x15 };
@@ -63,7 +67,7 @@ static bool may_differ(const struct trampoline *old, const struct trampoline *ne
 	return (before == 0xe8 || before == 0x3d) && target(new, field) == target(old, field);
 }
 
-/* What the engine has with fewer instructions, and mainline's; 0 is any byte. */
+/* Code that the engine has with fewer instructions, and mainline's; 0 is any byte. */
 static const struct {
 	unsigned int len;
 	u8 old[18], new[18];
@@ -85,7 +89,7 @@ static bool is_like(const u8 *code, const u8 *like, unsigned int len)
 	return true;
 }
 
-/* The length of what is shorter there; 0 if nothing is. */
+/* Returns the length of the shorter code there; 0 if none is shorter. */
 static unsigned int shorter(const struct trampoline *old, const struct trampoline *new, unsigned int at, unsigned int end)
 {
 	unsigned int i;

@@ -214,7 +214,7 @@ static const struct file_operations ctl_fops = {
 	.write = ctl_write,
 };
 
-/* What each function calls, as enabled_functions names it. */
+/* Shows the call of each function, as enabled_functions names it. */
 static int called_show(struct seq_file *m, void *unused)
 {
 	unsigned int i;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Functions with data of their own: each call has its function's data, once, whatever else traces it.
+ * Functions with data of their own: each call has its function's data, once, regardless of other
+ * tracers.
  */
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/pgtable.h>
@@ -21,7 +22,7 @@
 
 static const void * const functions[FUNCTIONS] = { fts_a, fts_b, fts_sum };
 
-/* What is attached, by what and at which function; the callback counts in it. */
+/* Attached data, with its set and function; the callback counts in it. */
 struct seen {
 	struct set *set;
 	const void *function;
@@ -41,7 +42,7 @@ static struct {
 	unsigned int calls;
 } others[OTHERS];
 
-/* A call with what is not its function's, or without registers, or with wrong ones. */
+/* Number of calls with data of another function, or without registers, or with wrong ones. */
 static unsigned int wrong;
 
 static void count(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
@@ -79,7 +80,7 @@ static long call(unsigned int function)
 	}
 }
 
-/* Each function calls what it should, once. */
+/* Checks that each function calls its callbacks, once. */
 static bool all_right(void)
 {
 	unsigned int i, f, g;
@@ -120,7 +121,10 @@ static void set_up(void)
 	}
 }
 
-/* Attaches a set's data to those functions of the mask that have none of it, or takes it from those that have. */
+/*
+ * Attaches a set's data to those functions of the mask that have none of it, or detaches it from
+ * those that have.
+ */
 static bool change(struct set *set, unsigned int mask, bool attach, bool wait)
 {
 	struct ftrace_data data[FUNCTIONS];
@@ -171,7 +175,7 @@ static void own(void)
 		all_right();
 		release(&sets[i]);
 		all_right();
-		/* it may be used again */
+		/* The set may be used again. */
 		change(&sets[i], 3, true, true);
 		all_right();
 		release(&sets[i]);
@@ -197,7 +201,7 @@ const u8 *fts_called(const void *function)
 	return after[-5] == 0xe8 ? after + get_unaligned((s32 *)(after - 4)) : NULL;
 }
 
-/* Whether a function calls a stub that loads this data: movabs $data, %r11. */
+/* Returns true if a function calls a stub that loads this data: movabs $data, %r11. */
 static bool calls_stub(unsigned int function, const struct seen *data)
 {
 	const u8 *stub = fts_called(functions[function]);
@@ -228,7 +232,7 @@ static void stub(void)
 	all_right();
 }
 
-/* Whether what is interrupted at an address, called by function @f, is found to be called from there. */
+/* Returns true if the unwinder finds the caller of function @f for an interrupt at an address. */
 static bool unwinds(unsigned int f, unsigned long at)
 {
 	unsigned long stack[] = { (unsigned long)after_call(functions[f]), _THIS_IP_, 0, 0 };
@@ -236,7 +240,7 @@ static bool unwinds(unsigned int f, unsigned long at)
 	struct unwind_state state;
 	unsigned int i;
 
-	/* It begins with who has called. */
+	/* The unwinding begins with the caller. */
 	unwind_start(&state, current, &regs, NULL);
 	for (i = 0; i < 2; i++, unwind_next_frame(&state))
 		if (unwind_done(&state) || unwind_error(&state) || state.ip != stack[i])
@@ -244,7 +248,7 @@ static bool unwinds(unsigned int f, unsigned long at)
 	return true;
 }
 
-/* At each instruction of what functions call until the trampoline has pushed something. */
+/* At each instruction of called code until the trampoline has pushed something. */
 static void unwound(void)
 {
 	const u8 *stub;
@@ -308,7 +312,7 @@ static void unwound_elsewhere(void)
 	vfree(page);
 }
 
-/* Registers of the caller that the callback has: all, or those of the arguments. */
+/* Number of callbacks with all registers of the caller, or with those of the arguments. */
 static unsigned int with_all, with_some;
 
 static void look_at_registers(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
@@ -319,7 +323,7 @@ static void look_at_registers(unsigned long ip, unsigned long parent_ip, void *d
 		with_some++;
 }
 
-/* A flag that asks for all registers gives them, alone and beside another ops. */
+/* A flag that asks for all registers provides them, alone and together with another ops. */
 static void registers(void)
 {
 	static const unsigned long flags[] = { 0, FTRACE_OPS_FL_SAVE_REGS, FTRACE_OPS_FL_SAVE_REGS_IF_SUPPORTED };
@@ -430,7 +434,7 @@ static void refused(void)
 	EXPECT_EQ(ftrace_data_attach(&set->ops, data, 3), -EEXIST);
 	EXPECT_EQ(ftrace_data_attach(&set->ops, data + 1, 2), -EEXIST);
 	all_right();
-	/* one that is not attached, one twice, more than there are */
+	/* One that is not attached, one listed twice, more than are attached. */
 	EXPECT_EQ(ftrace_data_detach(&set->ops, ips + 1, 2), -ENOENT);
 	EXPECT_EQ(ftrace_data_detach(&set->ops, ips, 3), -ENOENT);
 	ips[1] = ips[0];
@@ -442,7 +446,7 @@ static void refused(void)
 	all_right();
 }
 
-/* Up to the next step: the engine goes and comes meanwhile. */
+/* Up to the next step: the engine is unloaded and loaded in between. */
 static void renew_begin(void)
 {
 	set_up();

@@ -12,7 +12,7 @@
 static const struct test_case * const lists[] = { fts_bytes_cases, fts_one_cases, fts_several_cases, fts_sets_cases,
 	fts_data_cases, fts_renew_cases, fts_leaving_cases, fts_storm_cases, NULL };
 
-/* The functions, and how they begin when nobody traces them. */
+/* The functions, and their first bytes when they are not traced. */
 static struct {
 	const void *function;
 	u8 code[16];

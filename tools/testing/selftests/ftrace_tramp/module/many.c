@@ -35,7 +35,7 @@ static void trace(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *
 	fastest = min(fastest, ktime_get_mono_fast_ns() - time);
 }
 
-/* The fastest of some: what else the machine does takes none of it. */
+/* Returns the fastest of several runs, to exclude other work of the machine. */
 static int measure(void)
 {
 	static struct ftrace_ops tracing = { .func = trace }, other = { .func = nothing };

@@ -8,7 +8,7 @@
 
 #include "tramp_selftest.h"
 
-/* An ops, and what its callback has seen. */
+/* An ops, and the values that its callback has seen. */
 struct counting {
 	struct ftrace_ops ops;
 	unsigned int calls, wrong;
@@ -76,7 +76,7 @@ static void counted(ftrace_func_t func, unsigned long flags)
 		EXPECT_EQ(fts_b(i), i);
 	}
 	EXPECT_EQ(c.calls, CALLS);
-	/* who called it is in here */
+	/* The caller is in this function. */
 	EXPECT(last_parent - (unsigned long)counted < 1024);
 	end(&c);
 	EXPECT_EQ(fts_a(1), 1);
@@ -143,7 +143,7 @@ static void own_trampoline(void)
 	end(&other);
 }
 
-/* The memory of an ops goes at once. */
+/* The memory of an ops is freed at once. */
 static void freed(void)
 {
 	struct counting *c;

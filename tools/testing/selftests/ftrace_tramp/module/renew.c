@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The engine comes and goes while functions are called on all CPUs: in two steps, between which run.sh has it do so. No call is
- * lost, and none is counted twice.
+ * The engine is loaded and unloaded while functions are called on all CPUs: in two steps, between
+ * which run.sh does that. No call is lost, and none is counted twice.
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ops that come, go and change their filters, one by one and several at once: each function calls those that trace it, each once,
- * the one that was registered last first.
+ * Ops that are registered, unregistered and change their filters, one by one and several at once.
+ * Each function calls the ops that trace it, each once, the one that was registered last first.
  */
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/prandom.h>
@@ -24,7 +24,7 @@ struct traced {
 static struct traced traced[MANY];
 static const void * const functions[FUNCTIONS] = { fts_a, fts_b, fts_sum };
 
-/* What has been called, in this order. */
+/* The ops that were called, in this order. */
 static struct traced *called[MANY + 1];
 static unsigned int calls;
 /* A callback that is to have all registers got none. */
@@ -47,7 +47,7 @@ static long call(unsigned int function)
 	}
 }
 
-/* Whether a function calls what it should. */
+/* Returns true if a function calls the expected ops. */
 static bool calls_right(unsigned int function)
 {
 	unsigned int i, want = 0;
@@ -148,7 +148,7 @@ static void changes(void)
 	all_right();
 }
 
-/* One of several has the function go on elsewhere. */
+/* One of several ops makes the function resume elsewhere. */
 static noinline long elsewhere_it_is(long x)
 {
 	return x + 100;
@@ -295,13 +295,13 @@ static void refused(void)
 		EXPECT_EQ(register_ftrace_functions(twice, 2), -EBUSY);
 	}
 	all_right();
-	/* ftrace still works when the last one goes */
+	/* ftrace still works when the last one is unregistered. */
 	EXPECT_EQ(register_ftrace_function(&traced[1].ops), 0);
 	EXPECT_EQ(unregister_ftrace_function(&traced[1].ops), 0);
 	EXPECT_EQ(register_ftrace_function(&traced[1].ops), 0);
 	EXPECT_EQ(unregister_ftrace_function(&traced[1].ops), 0);
 
-	/* what cannot be registered so, or at all */
+	/* Ops that cannot be registered in this way, or at all. */
 	batch[MANY - 1] = NULL;
 	EXPECT_EQ(register_ftrace_functions(batch, MANY), -EINVAL);
 	batch[MANY - 1] = &modifies;

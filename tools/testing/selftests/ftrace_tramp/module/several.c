@@ -34,7 +34,10 @@ static void go(unsigned int i)
 	ftrace_free_filter(&ops[i]);
 }
 
-/* They come one by one, and go in the order in which they came, or in the other: each is called once a call. */
+/*
+ * The ops are registered one by one, and unregistered in the same or the reverse order: each is
+ * called once a call.
+ */
 static void come_and_go(bool first_goes_first)
 {
 	unsigned int i, j, passes[MOST] = { };

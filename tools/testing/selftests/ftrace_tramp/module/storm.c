@@ -41,7 +41,7 @@ static void count(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *
 	if (READ_ONCE(s->state) != REGISTERED)
 		atomic_long_inc(&bad);
 	else
-		/* A call that comes within this one may be lost. */
+		/* A call inside this one may be lost. */
 		s->calls[raw_smp_processor_id()]++;
 }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What is traced.
- */
+/* Traced functions. */
 #include <linux/compiler.h>
 
 #include "tramp_selftest.h"

@@ -11,7 +11,7 @@
 
 #include "cases.h"
 
-/* What is traced: functions that return their argument, and one that returns the sum of its six. */
+/* The traced functions: some return their argument, and one returns the sum of its six. */
 long fts_a(long x);
 long fts_b(long x);
 long fts_sum(long a, long b, long c, long d, long e, long f);
@@ -36,10 +36,10 @@ int fts_many_sets(const struct ctl_args *a);
 int fts_trace_many(const struct ctl_args *a);
 int fts_few_sets(const struct ctl_args *a);
 
-/* What a function calls at its entry; NULL if it calls nothing. */
+/* Returns the target of the call at a function's entry; NULL if it calls nothing. */
 const u8 *fts_called(const void *function);
 
-/* Whether the function is as it is when nobody traces it. */
+/* Returns true if the function has the same bytes as without a tracer. */
 bool fts_is_plain(const void *function);
 
 extern const struct test_case fts_bytes_cases[], fts_one_cases[], fts_several_cases[],

@@ -40,7 +40,7 @@ static struct looks inside;
 static unsigned long phase;
 static bool task;
 
-/* What an exit leaves behind. */
+/* Leaves a mark in the variable of the exit. */
 static GKH_EXIT_1VAR(mark, self, p)
 {
 	*(int *)p |= 1;
@@ -114,7 +114,7 @@ static void look(bool whole)
 	/* pairs with set_phase() */
 	before = smp_load_acquire(&phase);
 	come_by(&a, &b, reverse);
-	/* what was seen is from before this */
+	/* The observed values are from before this. */
 	smp_rmb();
 	after = READ_ONCE(phase);
 	l->reverse = !reverse;
@@ -138,7 +138,7 @@ static bool three_more_each(void *unused)
 	return true;
 }
 
-/* Returns when each CPU has looked, in both orders, at what there is. */
+/* Returns when each CPU has looked at the exits in both orders. */
 static void all_look(void)
 {
 	unsigned int cpu;
@@ -165,13 +165,13 @@ static void look_whole(void *unused)
 
 static void look_preempted(void *unused)
 {
-	/* the threads are bound to their CPUs, and nobody else has its counters */
+	/* The threads are bound to their CPUs, and only they use these counters. */
 	look(false);
 }
 
 static void next_phase(void)
 {
-	/* what is armed is so before anybody finds the phase */
+	/* Exits are armed before a CPU sees the phase. */
 	smp_store_release(&phase, phase + 1);
 	/* and the phase is found before the next change */
 	smp_mb();
@@ -400,7 +400,7 @@ void gst_atomic_one_by_one_nmi(void)
 }
 
 #ifdef CONFIG_DYNAMIC_FTRACE
-/* A CPU that comes by both hooks in one section with preemption off. */
+/* A CPU that passes both hooks in one section with preemption off. */
 struct section {
 	bool within, stopping, over;
 	int a, b;
@@ -415,7 +415,10 @@ static void notrace on_stop(unsigned long ip, unsigned long parent, struct ftrac
 
 static struct ftrace_ops stop_ops = { .func = on_stop };
 
-/* Stays between the hooks until the CPUs are to be stopped, and then some more; a registry that does not stop them has 2 s. */
+/*
+ * Stays between the hooks until the CPUs are to be stopped, and then some more; a registry that
+ * does not stop them has 2 s.
+ */
 static int come_by_slowly(void *unused)
 {
 	u64 end, least;

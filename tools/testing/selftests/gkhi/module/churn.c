@@ -24,7 +24,7 @@ static GKH_EXIT_0VAR(steady, self)
 static GKH_EXIT_0VAR(other, self)
 {
 	raw_cpu_inc(other_calls);
-	/* when disarming has returned, nobody is in here any more */
+	/* When disarming has returned, no task is in the exit. */
 	if (!READ_ONCE(others_may))
 		atomic_inc(&stray);
 	return GKH_CONTINUE;
@@ -98,7 +98,7 @@ struct turn {
 	unsigned long mine, calls;
 };
 
-/* Counts its own thread's only: those of the others find it too. */
+/* Counts for its own thread only: the other threads call it, too. */
 static GKH_EXIT_1VAR(count_own, self, p)
 {
 	struct turn *turn = self->data;

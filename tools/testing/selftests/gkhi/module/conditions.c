@@ -18,7 +18,7 @@ struct seen {
 };
 
 static DEFINE_PER_CPU(unsigned long, turns);
-/* Of the one who looks: there is one at a time. */
+/* Turns of the observing task: there is one at a time. */
 static DEFINE_PER_CPU(unsigned long, turns_before);
 
 static void turn(void *unused)
@@ -59,7 +59,7 @@ static GKH_EXIT_0VAR(see_cpus, self)
 	u64 end = ktime_get_ns() + 60 * NSEC_PER_SEC;
 
 	see_irqs(self, 0, 0, 0, 0, 0);
-	/* those who may move do so sooner or later */
+	/* Threads that may migrate do so sooner or later. */
 	do {
 		seen->moved = others_moved();
 	} while (!seen->moved && !irqs_disabled() && ktime_get_ns() < end);

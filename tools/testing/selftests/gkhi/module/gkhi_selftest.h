@@ -23,14 +23,14 @@ DECLARE_GKHOOK(gst_exclusive, 0, GKH_RO);
 /* Fired with preemption off, or in an NMI. */
 DECLARE_GKHOOK(gst_a, 1, GKH_RO);
 DECLARE_GKHOOK(gst_b, 1, GKH_RO);
-/* The same, fired where one is preempted. */
+/* The same, fired where preemption is on. */
 DECLARE_GKHOOK(gst_task_a, 1, GKH_RO);
 DECLARE_GKHOOK(gst_task_b, 1, GKH_RO);
 
 int gst_hooks_init(void);
 void gst_hooks_exit(void);
 struct gkhook *gst_hook(const char *name);
-/* Comes by a place of the hook once. */
+/* Passes a place of the hook once. */
 int gst_fire(const char *name, long *answer);
 
 /* pool.c: exits that are registered by commands. */
@@ -61,7 +61,7 @@ void gst_run_exit(void);
 
 /* Rounds of churn.rounds on each CPU. */
 extern unsigned int gst_rounds;
-/* What registering an exit in __init code came to. */
+/* Result of registering an exit in __init code. */
 extern int gst_init_text_err;
 
 /* The cases. */

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Brings two hooks, and threads that come by them on all CPUs until the module goes.
- */
+/* Defines two hooks, and threads that pass them on all CPUs until the module is unloaded. */
 #include <linux/cpumask.h>
 #include <linux/gkhi.h>
 #include <linux/kthread.h>
@@ -78,7 +76,7 @@ module_init(hook_init);
 
 static void __exit hook_exit(void)
 {
-	/* While the threads still come by. */
+	/* While the threads still pass the hooks. */
 	if (!forget) {
 		gkh_delete(GKHOOK(gst_guest));
 		gkh_delete(GKHOOK(gst_guest_sleep));

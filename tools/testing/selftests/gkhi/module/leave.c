@@ -21,7 +21,7 @@ static GKH_EXIT_1VAR(leave, self, p)
 {
 	u64 end;
 
-	/* where preemption is off, or nobody else runs */
+	/* Where preemption is off, or no other task runs. */
 	if (raw_cpu_read(gone))
 		atomic_inc(&late);
 	atomic_inc(&calls);
@@ -31,7 +31,7 @@ static GKH_EXIT_1VAR(leave, self, p)
 		cpu_relax();
 	if (gkh_disarm_self(self))
 		atomic_inc(&wins);
-	/* whether it was this call or another one, it is disarmed now */
+	/* Disarmed now, by this call or by another one. */
 	raw_cpu_write(gone, true);
 	return GKH_CONTINUE;
 }
@@ -79,7 +79,7 @@ void gst_leave_race(void)
 		return;
 	for (round = 0; round < rounds; round++) {
 		forget_all();
-		/* all are in it before one disarms; every other time it is as it comes */
+		/* All are in it before one disarms; every other time the order is random. */
 		atomic_set(&awaited, round % 2 ? 0 : cpus);
 		EXPECT_EQ(gkh_arm(&leaver), 0);
 		EXPECT(gkh_is_armed(&leaver));
@@ -122,7 +122,7 @@ void gst_leave_nop(void)
 		forget_all();
 		EXPECT_EQ(gkh_arm(&leaver), 0);
 		EXPECT(static_key_enabled(&GKHOOK(gst_a)->key));
-		/* nobody else comes by the NOP */
+		/* No other task passes the NOP. */
 		preempt_disable();
 		GKHOOK_1VAR_RO(gst_a, NULL);
 		preempt_enable();
@@ -132,7 +132,7 @@ void gst_leave_nop(void)
 			usleep_range(100, 200);
 		EXPECT(!static_key_enabled(&GKHOOK(gst_a)->key));
 	}
-	/* one that nobody calls leaves the NOP alone */
+	/* An exit that is never called leaves the NOP alone. */
 	EXPECT_EQ(gkh_arm(&leaver), 0);
 	EXPECT_EQ(gkh_disarm(&leaver), 0);
 	EXPECT(!static_key_enabled(&GKHOOK(gst_a)->key));
@@ -158,7 +158,7 @@ void gst_leave_nmi(void)
 		EXPECT_EQ(gkh_arm(&leaver), 0);
 		while (gkh_is_armed(&leaver) && time_before(jiffies, end))
 			usleep_range(50, 100);
-		/* waits for those who are in it */
+		/* Waits for the tasks in the exit. */
 		EXPECT_EQ(gkh_disarm(&leaver), 0);
 		if (!EXPECT_EQ(atomic_read(&wins), 1) || !EXPECT_EQ(atomic_read(&late), 0) ||
 		    !EXPECT(atomic_read(&calls) <= num_online_cpus()))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * debugfs gkhi_selftest/: beside the cases, "ctl" takes the commands of pool.c and reads what its exits have seen.
+ * debugfs gkhi_selftest/: in addition to the cases, "ctl" takes the commands of pool.c, and reading
+ * it shows the values that its exits have seen.
  */
 #include <linux/debugfs.h>
 #include <linux/init.h>

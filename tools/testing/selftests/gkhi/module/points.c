@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel's hook points: traps that exits deal with, trampolines; and counters for the commands "points on" and
- * "points off", which are for what a script makes happen.
+ * The kernel's hook points: traps that exits handle, trampolines; and counters for the commands
+ * "points on" and "points off", for events that a script causes.
  */
 #include <linux/ftrace.h>
 #include <linux/gkhi_points.h>
@@ -16,7 +16,7 @@
 
 #include "gkhi_selftest.h"
 
-/* Where traps are made, and where it goes on. */
+/* Places of traps, and where execution resumes. */
 extern const char gst_int3_next[], gst_step[], gst_load[], gst_load_next[];
 
 static unsigned int trapped;
@@ -133,7 +133,7 @@ static struct gkh_record on_kernel_fault = {
 void gst_point_page_fault(void)
 {
 	if (attach(&on_kernel_fault)) {
-		/* below and above the border, and mapped to nobody */
+		/* Below and above the border, and unmapped. */
 		fault(8, X86_TRAP_PF, 8);
 		fault(0xffffffffffffe000UL, X86_TRAP_PF, 0xffffffffffffe000UL);
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is refused, and with which error. The cases find gst_ro with "first", "last" and "middle" (armed), and gst_zero with
- * "only"; and leave everything as they found it, as the caller compares.
+ * Refusals, and their errors. The cases find gst_ro with "first", "last" and "middle" (armed), and
+ * gst_zero with "only". They leave everything unchanged, as the caller compares.
  */
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
@@ -281,7 +281,7 @@ static void deleted(void)
 	EXPECT(!gkh_is_armed(&other));
 	EXPECT_EQ(gkh_disarm(&armed), 0);
 	EXPECT_EQ(gkh_register(&armed), -EALREADY);
-	/* the hook comes back without them */
+	/* The hook is identified again without them. */
 	EXPECT_EQ(gkh_identify(GKHOOK(gst_extra)), 0);
 	EXPECT_EQ(gkh_arm(&armed), -ENODEV);
 	idle.next = &armed;
@@ -294,7 +294,7 @@ static void deleted(void)
 	EXPECT_EQ(gkh_delete(GKHOOK(gst_extra)), 0);
 }
 
-/* Whoever changes something waits for dispatches, and so must not be in one, or where one does not sleep. */
+/* A change waits for dispatches, so its caller must not be in one, nor where it may not sleep. */
 static void change_all(struct gkh_record *armed)
 {
 	EXPECT_EQ(gkh_register(&stranger), -EDEADLK);

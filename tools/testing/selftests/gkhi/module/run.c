@@ -31,7 +31,9 @@ static int work(void *data)
 		crew->fn(crew->arg);
 		if (++i % 64 == 0) {
 			cond_resched_tasks_rcu_qs();
-			/* where the CPUs of a guest take turns, it is that of the next one */
+			/*
+			 * Where the CPUs of a guest take turns, this is the turn of the next one.
+			 */
 			cpu_relax();
 		}
 		if (i % 4096 == 0)
@@ -160,7 +162,7 @@ static int send_nmis(void *unused)
 		for_each_online_cpu(cpu) {
 			bool *sent = per_cpu_ptr(&nmi_sent, cpu);
 
-			/* two that come together are one */
+			/* Two that arrive together are one. */
 			if (smp_load_acquire(sent))
 				continue;
 			/* the NMI finds it */

@@ -41,7 +41,7 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 		return NMI_DONE;
 	__this_cpu_write(nmi_call, NULL);
 	call->fn(call->arg);
-	/* pairs with who waits for it */
+	/* Pairs with the waiter's acquire. */
 	smp_store_release(&call->done, true);
 	return NMI_HANDLED;
 }
@@ -93,7 +93,7 @@ void kst_send_nmi(unsigned int cpu, void (*fn)(void *arg), void *arg)
 {
 	struct call *call = &per_cpu(nmi_async, cpu);
 
-	/* one at a time: two that come together are one */
+	/* One at a time: two that arrive together are one. */
 	while (!smp_load_acquire(&call->done))
 		cpu_relax();
 	call->fn = fn;
@@ -120,7 +120,7 @@ static void on_tasklet(struct tasklet_struct *t)
 
 	WARN_ON_ONCE(!in_serving_softirq());
 	call->fn(call->arg);
-	/* pairs with who waits for it */
+	/* Pairs with the waiter's acquire. */
 	smp_store_release(&call->done, true);
 }
 
@@ -130,7 +130,7 @@ static void on_irq(struct irq_work *work)
 
 	WARN_ON_ONCE(!in_hardirq());
 	call->fn(call->arg);
-	/* pairs with who waits for it */
+	/* Pairs with the waiter's acquire. */
 	smp_store_release(&call->done, true);
 }
 

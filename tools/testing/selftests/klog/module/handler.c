@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Handlers, which note what they are called with and whether they should be.
- */
+/* Handlers, which record their messages and check that they may be called. */
 #include <linux/fs.h>
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
@@ -46,7 +44,7 @@ static void take(struct handler *h, const void *data, int len)
 	atomic_inc(&h->count);
 
 	this_cpu_dec(inside);
-	/* Its code may have gone meanwhile, if nobody waited. */
+	/* Its code may be freed in the meantime, if the unregistration did not wait. */
 	if (READ_ONCE(h->gone))
 		atomic_inc(&h->late);
 }
@@ -61,7 +59,7 @@ static void klog_b(const void *data, int len)
 	take(&b, data, len);
 }
 
-/* For messages that come one at a time. */
+/* For messages that are logged one at a time. */
 static void klog_last(const void *data, int len)
 {
 	memcpy(last, data, min_t(size_t, len, sizeof(last)));
@@ -75,7 +73,7 @@ static void log_in_nmi(void *unused)
 	klog_printk("in an NMI");
 }
 
-/* Logs itself, and has an NMI log on the same CPU meanwhile. */
+/* Logs a message itself, and makes an NMI log on the same CPU. */
 static void klog_nesting(const void *data, int len)
 {
 	take(&a, data, len);
@@ -117,7 +115,7 @@ void kst_unregister(void)
 	unregister_klog_handler();
 }
 
-/* Somebody has logged to it since it was registered. */
+/* Returns true if a message was logged to it since it was registered. */
 static bool is_called(struct handler *h)
 {
 	unsigned long end = jiffies + 60 * HZ;

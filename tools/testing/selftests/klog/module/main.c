@@ -39,7 +39,7 @@ static void print_text(void *arg)
 	}
 }
 
-/* What is no message. */
+/* Logs data that is no message. */
 static void log_nothing(void *unused)
 {
 	klog("x", 0);
@@ -47,7 +47,7 @@ static void log_nothing(void *unused)
 	klog(NULL, 1);
 }
 
-/* Whether a handler is registered: printk.c of klog. */
+/* Returns true if a handler is registered: printk.c of klog. */
 bool ferro_klog_active(void);
 
 /* The least that 100 texts took, in ns. */

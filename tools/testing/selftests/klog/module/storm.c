@@ -67,7 +67,7 @@ static int storm_thread(void *arg)
 	hrtimer_setup(&sc->timer, storm_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	hrtimer_start(&sc->timer, us_to_ktime(200), HRTIMER_MODE_REL_PINNED_HARD);
 	for (i = 0; (i < messages || !all_contexts()) && !READ_ONCE(ending); i++) {
-		/* the length is that of its number: nobody else logs here for this context */
+		/* The length is that of its number: no other task logs here for this context. */
 		log_one(KST_TASK);
 		if (i % 64 == 0)
 			cond_resched();
@@ -140,7 +140,7 @@ void kst_storm_end(void)
 	WRITE_ONCE(ending, true);
 }
 
-/* Nothing logs any more when this returns. */
+/* Nothing is logged after this returns. */
 int kst_storm_wait(void)
 {
 	int ret = 0;

@@ -18,7 +18,7 @@ struct test_case {
 	void (*run)(void);
 };
 
-/* What a module has. All but the lists may be NULL. */
+/* Cases of a module. All but the lists may be NULL. */
 struct test_cases {
 	/* up to a NULL; each list up to one without a name */
 	const struct test_case * const *lists;

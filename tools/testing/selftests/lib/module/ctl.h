@@ -49,7 +49,10 @@ static inline int ctl_num(const struct ctl_args *a, const char *key, u64 *val)
 	return kstrtou64(s, 0, val);
 }
 
-/* What does a verb. A list ends with one without a verb: what does all others, if anything does. */
+/*
+ * A verb and its function. A list ends with an entry without a verb: the function for all other
+ * verbs, if any.
+ */
 struct ctl_command {
 	const char *verb;
 	int (*run)(const struct ctl_args *a);

@@ -24,7 +24,7 @@ static inline struct ftrace_data *read_functions(const char *file, unsigned int 
 	ssize_t len;
 
 	*count = 0;
-	/* Not READING_UNKNOWN, of which IPE, where it is configured, warns. */
+	/* Not READING_UNKNOWN, because IPE, where it is configured, warns about that. */
 	len = kernel_read_file_from_path(file, 0, (void **)&text, SZ_16M, NULL, READING_POLICY);
 	if (len <= 0)
 		return NULL;

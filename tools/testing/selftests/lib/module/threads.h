@@ -31,7 +31,7 @@ static inline int cpu_thread_create(struct cpu_threads *t, unsigned int cpu, int
 	return 0;
 }
 
-/* What the thread of a CPU returns in the end, by when it has been stopped. */
+/* Returns the result of the thread of a CPU, after it has been stopped. */
 static inline int cpu_thread_ends(struct cpu_threads *t, unsigned int cpu)
 {
 	complete_all(&t->done[cpu]);

@@ -72,7 +72,7 @@ static inline struct fst_plan fst_plan(unsigned int ctx, unsigned int seq, unsig
 	default:
 		p.len = (h >> 8) % ((max < 96 ? max : 96) + 1);
 	}
-	/* what is copied must be small enough for the copy */
+	/* The copied length must be small enough for the copy. */
 	if (p.len > RST_MAX_LEN)
 		p.in_place = 1;
 	return p;

@@ -118,7 +118,7 @@ static int rounds_end(const struct ctl_args *a)
 	return fst_rounds_wait();
 }
 
-/* Those that need an open channel. */
+/* Commands that need an open channel. */
 static const struct ctl_command channel_commands[] = {
 	{ "close", .act = close },
 	{ "forget", .act = leave_open },
@@ -187,7 +187,7 @@ static int info_show(struct seq_file *m, void *unused)
 	unsigned int cpu, ctx;
 
 	mutex_lock(&fst.lock);
-	/* no CPU comes or goes, and writes, between the counts */
+	/* No CPU goes online or offline, and writes, between the counts. */
 	cpus_read_lock();
 	seq_printf(m, "result %llu\n", fst.result);
 	seq_printf(m, "open %d\n", !!fst.chan);
@@ -233,7 +233,7 @@ module_init(fst_init);
 /* Files and mappings of the channel may still be in use here. */
 static void __exit fst_exit(void)
 {
-	/* nobody gives commands any more */
+	/* No task gives commands now. */
 	close();
 	relay_fast_close(fst.other);
 	debugfs_remove(fst.dir);

@@ -13,7 +13,7 @@
 #define MAX_OPEN	100
 #define RECORD		64u
 #define LEN		(RECORD - sizeof(struct relay_fast_record))
-/* A wake-up that asks for the next one for ever ends here. */
+/* Ends a wake-up that would request the next one without end. */
 #define MAX_EXITS	1000
 
 struct request {
@@ -80,7 +80,7 @@ static u64 consume(struct relay_fast_ctl *ctl)
 	struct relay_fast_consumer *reader = (void *)ctl + RELAY_FAST_CONSUMER;
 	u64 position = READ_ONCE(ctl->reserve) >> RELAY_FAST_POSITION_SHIFT;
 
-	/* what has been read may be overwritten */
+	/* Data that was read may be overwritten. */
 	smp_store_release(&reader->consumed, position);
 	return position;
 }
