@@ -63,14 +63,19 @@ watched() {
 
 # The example of the paper, from its text file: as many calls as there were.
 paper() {
-	local before after none
+	local before after none forks
 	classic -i "$samples/fork_kill.dp" && active || return 1
-	none=$(local_variable vmlinux 1)
-	before=$(local_variable vmlinux 1)
-	for _ in {1..100}; do (:); done
-	after=$(local_variable vmlinux 1)
-	# What asking costs.
-	is forks 100 $((after - before - (before - none))) || return 1
+	# The kernel may start a thread of its own in between, which counts: again then.
+	for _ in {1..5}; do
+		none=$(local_variable vmlinux 1)
+		before=$(local_variable vmlinux 1)
+		for _ in {1..100}; do (:); done
+		after=$(local_variable vmlinux 1)
+		# Without those of asking.
+		forks=$((after - before - (before - none)))
+		if [ $forks = 100 ]; then break; fi
+	done
+	is forks 100 $forks || return 1
 	before=$(local_variable vmlinux 0)
 	for _ in {1..10}; do kill -CONT $$; done
 	is kills 10 $(($(local_variable vmlinux 0) - before)) || return 1
