@@ -32,10 +32,10 @@ SYS = [
     "cpu/time.rs",
     "fs/debugfs.rs",
     "fs/fops.rs",
-    "fs/user.rs",
-    "sync/counted.rs",
-    "sync/deferred.rs",
-    "sync/errand.rs",
+    "fs/uaccess.rs",
+    "sync/refcounted.rs",
+    "sync/deferred_drop.rs",
+    "sync/deferred_call.rs",
     "trace/tracepoint.rs",
 ]
 # What a client without unsafe code cannot use, by its name or with that of its owner: what takes an

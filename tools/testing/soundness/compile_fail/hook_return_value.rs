@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Says of a type that it is no return value and has an exit return it: a store to wherever the last parameter points.
+//! Says of a type that it is no return value and has an exit return it: a store to wherever the
+//! last parameter points.
 #![forbid(unsafe_code)]
 
 use ferro_sys::hook::typed::ReturnValue;
@@ -17,8 +18,7 @@ module! {
 
 struct Wild;
 
-impl ReturnValue for Wild {
-    //~ E0277
+impl ReturnValue for Wild { //~ E0277
     const SOME: bool = false;
 
     fn into_raw(self) -> c_long {

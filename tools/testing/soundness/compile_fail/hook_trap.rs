@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attaches to traps. An exit on kernel_fault that said each fault was dealt with hung the machine, and one on int3 that
-//! printed recursed with a probe in printk() until there was no stack. For engines, who promise to do neither.
+//! Attaches to traps. An exit on kernel_fault that said each fault was dealt with hung the
+//! machine, and one on int3 that printed recursed with a probe in printk() until there was no
+//! stack. For engines, who promise to do neither.
 #![forbid(unsafe_code)]
 
-use ferro_gkhi::points::Int3;
-use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::Answer;
 use ferro_gkhi::AsIs;
 use ferro_gkhi::Registered;
+use ferro_gkhi::points::Int3;
+use ferro_gkhi::points::KernelFault;
 use kernel::prelude::*;
 
 module! {
@@ -20,14 +21,11 @@ module! {
 }
 
 fn fault() {
-    let _ = Registered::<KernelFault, AsIs>::builder(c"x").register(|_, _| Answer::Terminate);
-    //~ E0599
+    let _ = Registered::<KernelFault, AsIs>::builder(c"x").register(|_, _| Answer::Terminate); //~ E0599
 }
 
 fn breakpoint() {
-    let _ = Registered::<Int3, AsIs>::builder(c"x")
-        .pinned()
-        .register(|_, _| Answer::Continue); //~ E0599
+    let _ = Registered::<Int3, AsIs>::builder(c"x").pinned().register(|_, _| Answer::Continue); //~ E0599
 }
 
 struct Client;
