@@ -14,6 +14,7 @@ use ferro_kprobe::Probe;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::ProbeError;
 use ferro_kprobe::ProbeHandler;
+use ferro_sys::code::kallsyms;
 use ferro_sys::code::symbols;
 use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::prelude::*;
@@ -201,7 +202,7 @@ impl Attachment {
         }
         if let Place::Kernel(symbol, _) = place {
             // The code there is freed with its module, and this point would not be notified.
-            if symbols::lookup_name(symbol).is_none_or(symbols::is_of_module) {
+            if kallsyms::lookup_name(symbol).is_none_or(symbols::is_of_module) {
                 return Err(ENOENT);
             }
         }
@@ -252,10 +253,10 @@ impl Attachment {
         let address = match place {
             Place::Address(address) => *address,
             Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
-                let start = symbols::lookup_name(symbol).ok_or(ENOENT)?;
+                let start = kallsyms::lookup_name(symbol).ok_or(ENOENT)?;
                 if let Place::Module(..) = place {
                     _module = Some(symbols::module_of(start).ok_or(ENOENT)?);
-                    if symbols::lookup_name(symbol) != Some(start) {
+                    if kallsyms::lookup_name(symbol) != Some(start) {
                         return Err(ENOENT);
                     }
                 }

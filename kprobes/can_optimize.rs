@@ -15,8 +15,9 @@ use ferro_core::insn::jump::Entry;
 use ferro_core::insn::jump::Piece;
 use ferro_core::insn::jump::Reserved;
 use ferro_core::insn::jump::Surroundings;
+use ferro_sys::code::kallsyms;
+use ferro_sys::code::kallsyms::NAME_LEN;
 use ferro_sys::code::symbols;
-use ferro_sys::code::symbols::NAME_LEN;
 use ferro_sys::code::text;
 use ferro_sys::code::text::TextMutex;
 use ferro_sys::code::text::BREAKPOINT;
@@ -61,7 +62,7 @@ impl Surroundings for Running<'_> {
         if text_tables::thunk(address as usize) == Some(text_tables::Thunk::Return) {
             return None;
         }
-        let symbol = symbols::symbol_of(address as usize)?;
+        let symbol = kallsyms::symbol_of(address as usize)?;
         text_tables::stays(address as usize).then(|| Piece {
             start: symbol.start as u64,
             end: symbol.start.saturating_add(symbol.size) as u64,
@@ -92,14 +93,14 @@ impl Surroundings for Running<'_> {
             return true;
         }
         let mut name = [0; NAME_LEN];
-        let name = symbols::name_of(start, &mut name).map(|name| name.to_bytes());
+        let name = kallsyms::name_of(start, &mut name).map(|name| name.to_bytes());
         // Calls enter a function only at its start, never at a cold part.
         name.is_some_and(|name| name.starts_with(b"_R") && !is_cold(name))
     }
 
     fn is_part(&self, start: u64) -> bool {
         let mut name = [0; NAME_LEN];
-        let name = symbols::name_of(start as usize, &mut name);
+        let name = kallsyms::name_of(start as usize, &mut name);
         name.is_none_or(|name| is_cold(name.to_bytes()))
     }
 

@@ -421,7 +421,7 @@ unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
 unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) -> *mut u8 {
     // SAFETY: The caller guarantees a string, which is used only until this returns.
     let name = unsafe { CStr::from_char_ptr(name) };
-    ferro_sys::code::symbols::lookup_name(name).unwrap_or(0) as *mut u8
+    ferro_sys::code::kallsyms::lookup_name(name).unwrap_or(0) as *mut u8
 }
 
 /// Returns 0 if an address is the entry of a function: `<linux/kprobes.h>`.

@@ -12,6 +12,7 @@ use ferro_core::insn::Probe;
 use ferro_core::insn::Unprobeable;
 use ferro_core::insn::MAX_LEN;
 use ferro_kprobes_builtin::raw::blacklist;
+use ferro_sys::code::kallsyms;
 use ferro_sys::code::symbols;
 use ferro_sys::code::symbols::Description;
 use ferro_sys::code::symbols::JumpLabelLock;
@@ -61,7 +62,7 @@ pub(crate) fn resolve(
 ) -> Result<Location, Error> {
     let base = match (address, symbol) {
         (0, None) => return Err(Error::NoTarget),
-        (0, Some(name)) => symbols::lookup_name(name).ok_or(Error::NoSymbol)?,
+        (0, Some(name)) => kallsyms::lookup_name(name).ok_or(Error::NoSymbol)?,
         (address, None) => address,
         (_, Some(_)) => return Err(Error::TwoTargets),
     };

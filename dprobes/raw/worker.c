@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work item for requests of hits that have to sleep. The one of deferred.c is unsuitable: modules
+ * Work item for requests of hits that have to sleep. The one of deferred_drop.c is unsuitable: modules
  * wait until that has nothing left, and programs may ask again and again.
  *
  * Contexts: asking any, NMI included; the rest process.

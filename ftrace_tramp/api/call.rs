@@ -13,7 +13,7 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::raw::fregs::Fregs;
-use crate::raw::register::Register;
+use crate::raw::gpr::Register;
 
 /// Number of arguments that are passed in registers.
 pub const REGISTER_ARGUMENTS: usize = 6;

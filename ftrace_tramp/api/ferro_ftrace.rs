@@ -64,7 +64,7 @@ pub use call::FunctionCall;
 pub use call::REGISTER_ARGUMENTS;
 pub use error::TraceError;
 pub use ferro_sys::trace::tracepoint::TaskInfo;
-pub use raw::register::Register;
+pub use raw::gpr::Register;
 pub use tracer::Boxed;
 pub use tracer::Builder;
 pub use tracer::TraceHandler;
@@ -89,7 +89,7 @@ struct FtraceApi {
 impl kernel::Module for FtraceApi {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _modules: raw::module_exit::register(c"ftrace_api", raw::tracer::module_goes)?,
+            _modules: raw::module_notifier::register(c"ftrace_api", raw::tracer::module_goes)?,
         })
     }
 }

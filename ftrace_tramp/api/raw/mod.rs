@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Code of the API that needs `unsafe`: registration at the C interface and its callbacks
-//! (`tracer.rs`, `tracer_set.rs`), the callback's registers (`fregs.rs`, `register.rs`), and the
-//! module notifier (`module_exit.rs`).
+//! (`tracer.rs`, `tracer_set.rs`), the callback's registers (`fregs.rs`, `gpr.rs`), and the
+//! module notifier (`module_notifier.rs`).
 
 pub(crate) mod fregs;
 // Several crates include this file, so that none needs another.
-#[path = "../../../relay/fast/raw/module_notifier.rs"]
-pub(crate) mod module_exit;
 #[path = "../../../kprobes/api/raw/gpr.rs"]
-pub(crate) mod register;
+pub(crate) mod gpr;
+#[path = "../../../relay/fast/raw/module_notifier.rs"]
+pub(crate) mod module_notifier;
 #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
 pub(crate) mod targets;
 pub(crate) mod tracer;

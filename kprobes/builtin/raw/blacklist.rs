@@ -13,8 +13,10 @@
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 
+use ferro_sys::code::kallsyms;
+
+use ferro_sys::code::kallsyms::NAME_LEN;
 use ferro_sys::code::symbols;
-use ferro_sys::code::symbols::NAME_LEN;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::prelude::*;
@@ -71,7 +73,7 @@ impl Area {
     }
 
     fn of_function(start: usize) -> Option<Self> {
-        let symbol = symbols::symbol_of(start)?;
+        let symbol = kallsyms::symbol_of(start)?;
         Some(Self {
             start,
             end: start.checked_add(symbol.size)?,
@@ -152,7 +154,7 @@ pub(crate) fn add(entry: usize) -> Result<usize> {
     if unsafe { bindings::kernel_text_address(entry) } == 0 {
         return Err(EINVAL);
     }
-    let size = symbols::symbol_of(entry).ok_or(EINVAL)?.size;
+    let size = kallsyms::symbol_of(entry).ok_or(EINVAL)?.size;
     let area = Area {
         start: entry,
         end: entry.checked_add(size).ok_or(EINVAL)?,
@@ -269,9 +271,9 @@ fn rule_at(addr: usize, start: usize) -> Option<Rule> {
 
 /// Returns the rule that forbids to probe an address of code, if any.
 pub fn forbids(addr: usize) -> Option<Forbidden> {
-    let start = symbols::symbol_of(addr)?.start;
+    let start = kallsyms::symbol_of(addr)?.start;
     let mut buffer = [0; NAME_LEN];
-    forbids_in(addr, start, symbols::name_of(addr, &mut buffer)?)
+    forbids_in(addr, start, kallsyms::name_of(addr, &mut buffer)?)
 }
 
 /// Returns the rule like [`forbids`], for a caller that knows the start and the name of the
@@ -289,7 +291,7 @@ pub fn forbids_in(addr: usize, start: usize, name: &CStr) -> Option<Forbidden> {
     let origin = name.to_bytes().get(..dot)?;
     buffer.get_mut(..dot)?.copy_from_slice(origin);
     let origin = CStr::from_bytes_until_nul(&buffer).ok()?;
-    let origin = symbols::lookup_name(origin)?;
+    let origin = kallsyms::lookup_name(origin)?;
     let rule = rule_at(origin, origin)?;
     Some(Forbidden {
         rule,
@@ -316,12 +318,12 @@ impl First {
             return None;
         }
         // List sections by symbol, from the first that starts at or after `from`.
-        let symbol = symbols::symbol_of(start)?;
+        let symbol = kallsyms::symbol_of(start)?;
         let next = symbol.start.checked_add(symbol.size)?;
         let (start, end) = match symbol.offset {
             0 => (start, next),
             _ if start == area.start => (start, next),
-            _ => (next, next.checked_add(symbols::symbol_of(next)?.size)?),
+            _ => (next, next.checked_add(kallsyms::symbol_of(next)?.size)?),
         };
         (start < area.end).then_some(Area {
             start,

@@ -12,8 +12,8 @@ use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
+use ferro_sys::code::kallsyms;
 use ferro_sys::code::regs::Regs;
-use ferro_sys::code::symbols;
 use ferro_sys::sync::shared_word;
 use kernel::bindings;
 use kernel::ffi::c_int;
@@ -181,5 +181,5 @@ impl Kretprobe<'_> {
 
 /// Returns true if a function does not return to its caller on the same stack.
 pub fn returns_elsewhere(function: usize) -> bool {
-    symbols::lookup_name(c"__switch_to") == Some(function)
+    kallsyms::lookup_name(c"__switch_to") == Some(function)
 }

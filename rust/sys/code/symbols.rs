@@ -13,11 +13,7 @@ use kernel::fmt;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-pub use crate::code::kallsyms::lookup_name;
-pub use crate::code::kallsyms::name_of;
-pub use crate::code::kallsyms::symbol_of;
-pub use crate::code::kallsyms::Symbol;
-pub use crate::code::kallsyms::NAME_LEN;
+use crate::code::kallsyms::NAME_LEN;
 use crate::code::text::TextAddress;
 
 extern "C" {

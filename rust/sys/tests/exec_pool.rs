@@ -8,8 +8,8 @@ use kernel::prelude::*;
 mod suite {
     use crate::code::ftrace_ops::FtraceHandler;
     use crate::code::ftrace_ops::FtraceOps;
+    use crate::code::kallsyms;
     use crate::code::regs::Regs;
-    use crate::code::symbols;
     use crate::code::text::read_text;
     use crate::code::text::TextLock;
     use crate::mm::exec_pool;
@@ -263,7 +263,7 @@ mod suite {
 
     #[test]
     fn perf_is_told_of_code_only() -> Result {
-        let site = symbols::lookup_name(c"perf_event_text_poke").ok_or(ENOENT)?;
+        let site = kallsyms::lookup_name(c"perf_event_text_poke").ok_or(ENOENT)?;
         TOLD.add(&[site])?;
         let told = [told(Some(&[0x90; 7]))?, told(None)?, told(Some(&[]))?];
         TOLD.remove(&[site])?;

@@ -6,10 +6,11 @@ use kernel::prelude::*;
 
 #[kunit_tests(ferro_sys_text)]
 mod suite {
+    use crate::code::kallsyms;
+    use crate::code::kallsyms::NAME_LEN;
     use crate::code::symbols;
     use crate::code::symbols::NoOwner;
     use crate::code::symbols::Owner;
-    use crate::code::symbols::NAME_LEN;
     use crate::code::text::read_text;
     use crate::code::text::NotWritten;
     use crate::code::text::PatchSite;
@@ -31,7 +32,7 @@ mod suite {
     }
 
     fn named(name: &CStr) -> Result<usize> {
-        symbols::lookup_name(name).ok_or(ENOENT)
+        kallsyms::lookup_name(name).ok_or(ENOENT)
     }
 
     #[test]
@@ -80,11 +81,11 @@ mod suite {
     #[test]
     fn symbols_are_found() -> Result {
         let addr = named(c"vfs_read")?;
-        let symbol = symbols::symbol_of(addr + 1).ok_or(EINVAL)?;
+        let symbol = kallsyms::symbol_of(addr + 1).ok_or(EINVAL)?;
         assert!(symbol.start == addr && symbol.offset == 1 && symbol.size > 1);
         let mut buffer = [0; NAME_LEN];
-        assert!(symbols::name_of(addr + 1, &mut buffer) == Some(c"vfs_read"));
-        assert!(symbols::lookup_name(c"no such symbol").is_none());
+        assert!(kallsyms::name_of(addr + 1, &mut buffer) == Some(c"vfs_read"));
+        assert!(kallsyms::lookup_name(c"no such symbol").is_none());
         assert!(matches!(symbols::owner(addr), Ok(Owner::Kernel)));
         assert!(matches!(symbols::owner(data()), Err(NoOwner::NotText)));
         let is_site = symbols::is_ftrace_site;

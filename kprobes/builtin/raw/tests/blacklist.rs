@@ -8,7 +8,7 @@ use kernel::prelude::*;
 mod suite {
     use crate::raw::blacklist;
     use crate::raw::blacklist::Rule;
-    use ferro_sys::code::symbols;
+    use ferro_sys::code::kallsyms;
     use kernel::prelude::*;
 
     static DATA: u8 = 7;
@@ -18,7 +18,7 @@ mod suite {
     }
 
     fn named(name: &CStr) -> Result<usize> {
-        symbols::lookup_name(name).ok_or(ENOENT)
+        kallsyms::lookup_name(name).ok_or(ENOENT)
     }
 
     fn rule(addr: usize) -> Option<Rule> {
@@ -61,7 +61,7 @@ mod suite {
     fn what_is_added_is_forbidden_and_shown() -> Result {
         // No probe may be there in any case.
         let addr = named(c"ferro_next_possible_cpu")?;
-        let size = symbols::symbol_of(addr).ok_or(EINVAL)?.size;
+        let size = kallsyms::symbol_of(addr).ok_or(EINVAL)?.size;
         assert!(rule(addr).is_none());
         assert_eq!(blacklist::add(addr)?, size);
         assert!(rule(addr) == Some(Rule::Added) && rule(addr + size - 1) == Some(Rule::Added));

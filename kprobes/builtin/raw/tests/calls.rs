@@ -13,6 +13,7 @@ mod suite {
     use core::cell::UnsafeCell;
     use ferro_sys::code::ftrace_ops::FtraceHandler;
     use ferro_sys::code::ftrace_ops::FtraceOps;
+    use ferro_sys::code::kallsyms;
     use ferro_sys::code::regs::Regs;
     use ferro_sys::code::symbols;
     use ferro_sys::cpu::preempt::PreemptOff;
@@ -34,7 +35,7 @@ mod suite {
     }
 
     fn site(name: &CStr) -> Result<usize> {
-        let function = symbols::lookup_name(name).ok_or(ENOENT)?;
+        let function = kallsyms::lookup_name(name).ok_or(ENOENT)?;
         // After the landing pad, if there is one.
         let mut places = [function, function + 4].into_iter();
         places
