@@ -70,6 +70,6 @@ done
 wait $pids
 sync
 busybox poweroff -f
-# The host's files may be out of reach after tests that use up memory: then by what the shell can do itself.
+# After tests that use up memory the host's files may be unreadable. Then the shell alone powers off.
 echo o >/proc/sysrq-trigger
 read -rt 60 _ <>/run/stdout

@@ -2,9 +2,10 @@
 /*
  * What perf is told while a case runs: writes its name to the control file of kprobes_selftest, and prints
  *
- *	perf_test pages FILE CASE	for each name of pages of copies how many came, how many of these went until a minute after,
- *					and how many writes to them it saw: "NAME COMES GOES WRITES"
- *	perf_test trace FILE CASE	the kernel's part of the call chain of each line that was printed: "NAME" for each function
+ *	perf_test pages FILE CASE	"NAME COMES GOES WRITES" for each name of pages of copies: pages that were
+ *					made, pages of these that were freed within a minute, and writes to them
+ *	perf_test trace FILE CASE	"NAME" for each function in the kernel's part of the call chain of each
+ *					printed line
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -168,7 +169,7 @@ static int pages_of(const char *file, const char *name)
 	open_all(&attr);
 	run_case(file, name);
 	read_all(on_record);
-	/* Pages are freed after an RCU-tasks grace period, which took more than ten seconds on a busy machine. */
+	/* Pages are freed after an RCU-tasks grace period: more than ten seconds on a busy machine. */
 	for (i = 0; i < 600 && !goes[1]; i++) {
 		usleep(100 * 1000);
 		read_all(on_record);
