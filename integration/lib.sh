@@ -184,7 +184,7 @@ install_cargo_tool() {
 }
 
 # The parts of the repository that belong to the kernel.
-PARTS="Kbuild Kconfig rust relay klog kprobes ftrace_tramp gcov dprobes samples include"
+PARTS="Kbuild Kconfig bindings.h rust gkhi relay fast_relay klog kprobes ftrace_tramp gcov dprobes clients samples include"
 
 # part_files: every file of them that kbuild may see, relative to the repository and sorted. Build output of cargo is not
 # among them.

@@ -18,8 +18,8 @@ import sys
 
 REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CEILINGS = os.path.join(REPO, "integration/style-ceilings")
-ROOMS = ("dprobes", "klog", "kprobes", "ftrace_tramp", "gcov", "relay", "rust", "samples", "tools/ferrotrace", "tools/testing",
-         "Documentation")
+ROOMS = ("dprobes", "klog", "kprobes", "ftrace_tramp", "gcov", "relay", "fast_relay", "gkhi", "clients", "rust", "samples", "tools/ferrotrace",
+         "tools/testing", "Documentation")
 COLUMNS = 100
 WORDS = {
     "what": r"what(ever)?",

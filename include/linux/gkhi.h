@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * GKHI, the generalised kernel hooks interface: places in the kernel and its modules to which other modules attach
- * functions.
+ * GKHI, the generalised kernel hooks interface: places in the kernel and its modules to which other
+ * modules attach functions.
  *
- * A hook is a line in the source; while no exit is armed on it, it costs one patched NOP. An exit is a function that is
- * registered on a hook by the hook's name, and called there while it is armed. See Documentation/gkhi.rst in
- * kernel/ferrotrace.
+ * A hook is a line in the source; while no exit is armed on it, it costs one patched NOP. An exit
+ * is a function that is registered on a hook by the hook's name, and called there while it is
+ * armed. See Documentation/gkhi.rst in kernel/ferrotrace.
  *
  * A hook in a header or a file:
  *
@@ -43,19 +43,20 @@
 struct gkh_record;
 struct module;
 
-/* Parameters that a hook can have; one less if it has a return value. */
+/* Largest number of a hook's parameters; one less if it has a return value. */
 #define GKH_PARAMS_MAX 5
 
-/* Most bytes of a name, without the closing NUL: letters, digits, "_", "-" and ".". */
+/* Longest name in bytes, without the closing NUL: letters, digits, "_", "-" and ".". */
 #define GKH_NAME_MAX 63
 
 /**
- * enum gkh_answer - What an exit returns.
+ * enum gkh_answer - Answer of an exit.
  * @GKH_CONTINUE: Go on with the next exit.
- * @GKH_TERMINATE: End this dispatch: no further exit is called. Any other value that is not 0 does the same, and the
- *	code at the hook gets it.
- * @GKH_RETURN: As @GKH_TERMINATE; in addition, if the hook is of a _RET form, the function that contains it returns at
- *	once, with the value that the exit has set by gkh_set_return().
+ * @GKH_TERMINATE: End this dispatch: no further exit is called. Any other value that is not
+ *	0 does the same, and is passed to the code at the hook.
+ * @GKH_RETURN: As @GKH_TERMINATE; in addition, if the hook is of a _RET form, the function
+ *	that contains it returns at once, with the value that the exit has set by
+ *	gkh_set_return().
  */
 enum gkh_answer {
 	GKH_CONTINUE = 0,
@@ -64,11 +65,12 @@ enum gkh_answer {
 };
 
 /**
- * enum gkh_context - Where a hook may fire.
- * @GKH_SLEEP: In process context, where sleeping is allowed. Exits may sleep too, but must not wait for a module to be
- *	loaded; disarming an exit of the hook waits for them.
+ * enum gkh_context - Contexts in which a hook may fire.
+ * @GKH_SLEEP: In process context, where sleeping is allowed. Exits may sleep too, but must
+ *	not wait for a module to be loaded; disarming an exit of the hook waits for them.
  * @GKH_TASK: Also where preemption is possible. Exits must not sleep.
- * @GKH_ATOMIC: Only where preemption is not possible: interrupts, NMIs, traps, with preemption off.
+ * @GKH_ATOMIC: Only where preemption is not possible: interrupts, NMIs, traps, with
+ *	preemption off.
  */
 enum gkh_context {
 	GKH_SLEEP,
@@ -77,7 +79,7 @@ enum gkh_context {
 };
 
 /**
- * enum gkh_access - How exits get a hook's parameters.
+ * enum gkh_access - Form in which exits get a hook's parameters.
  * @GKH_RO: Their values.
  * @GKH_RW: Their addresses, so that exits can change them.
  * @GKH_RO_RET: As @GKH_RO, and exits can make the function return.
@@ -94,7 +96,7 @@ enum gkh_access {
 enum gkh_hook_flags {
 	/* Only one exit can be registered. */
 	GKH_EXCLUSIVE = 1 << 0,
-	/* Exits that require the other CPUs to be stopped are refused, even if it is a GKH_SLEEP hook. */
+	/* Exits that require the other CPUs to be stopped are refused, even on a GKH_SLEEP hook. */
 	GKH_NO_STOP = 1 << 1,
 };
 
@@ -122,19 +124,21 @@ enum gkh_record_flags {
 struct gkh_exit;
 
 /*
- * What a hook calls. @p0 to @p3, and @p4 unless the hook has a return value, are its parameters; those beyond the
- * number that it has are meaningless. GKH_EXIT_2VAR() and the like define such functions.
+ * Type of the function that a hook calls. @p0 to @p3, and @p4 unless the hook has a return value,
+ * are the hook's parameters; those beyond its number of parameters are undefined. GKH_EXIT_2VAR()
+ * and the like define such functions.
  */
 typedef long (*gkh_fn_t)(const struct gkh_exit *self, unsigned long p0, unsigned long p1,
 			 unsigned long p2, unsigned long p3, unsigned long p4);
 
 /**
  * struct gkh_exit - An exit as a hook calls it.
- * @fn: private: What the hook calls.
+ * @fn: private: The function that the hook calls.
  * @hits: private: Calls from the hook.
  * @data: The record's.
  * @record: The record; NULL for an exit in Rust.
- * @count: The number of the hook's parameters, which may be more than the exit was compiled for.
+ * @count: The number of the hook's parameters, which may be more than the exit was compiled
+ *	for.
  */
 struct gkh_exit {
 	gkh_fn_t fn;
@@ -145,18 +149,20 @@ struct gkh_exit {
 };
 
 /**
- * struct gkh_record - What an exit is registered with.
+ * struct gkh_record - Registration data of an exit.
  * @hook: The name of the hook.
  * @name: The exit's name in debugfs, unique among the exits of the hook.
  * @exit: The function.
- * @params: The number of parameters that the function was compiled for: at most as many as the hook has.
+ * @params: The number of parameters that the function was compiled for: at most as many as
+ *	the hook has.
  * @flags: of enum gkh_record_flags.
- * @data: What the function finds in its struct gkh_exit.
- * @next: The next record of a list, for gkh_arm(), gkh_disarm() and gkh_deregister(), or NULL.
+ * @data: Passed to the function in its struct gkh_exit.
+ * @next: The next record of a list, for gkh_arm(), gkh_disarm() and gkh_deregister(), or
+ *	NULL.
  * @id: private: The registration, or 0.
  *
- * A record belongs to the caller of gkh_register(), and must stay until gkh_deregister() has returned. The exits whose
- * functions are in a module are deregistered before that module goes.
+ * A record belongs to the caller of gkh_register(), and must stay until gkh_deregister() has
+ * returned. Exits with a function in a module are deregistered before that module is unloaded.
  */
 struct gkh_record {
 	const char *hook;
@@ -171,11 +177,11 @@ struct gkh_record {
 
 /**
  * struct gkhook - A hook.
- * @armed: private: What is called, while @key is on.
- * @key: private: Whether an exit is armed.
+ * @armed: private: The exit to call, while @key is on.
+ * @key: private: On while an exit is armed.
  * @name: Its name, unique among the hooks that are identified.
  * @params: The names of its parameters, with commas between them.
- * @count: How many there are.
+ * @count: The number of its parameters.
  * @access: of enum gkh_access.
  * @context: of enum gkh_context.
  * @flags: of enum gkh_hook_flags.
@@ -193,25 +199,26 @@ struct gkhook {
 
 #ifdef CONFIG_FERROTRACE
 
-/* private: What hooks call that no longer have an exit armed. */
+/* private: Called by hooks that no longer have an exit armed. */
 extern const struct gkh_exit gkh_idle;
 
 /**
  * gkh_register() - Makes an exit known to its hook, not armed yet.
  * @record: The exit.
  *
- * Context: Process; sleeps. Not with CPU hotplug held off or from its callbacks, and not from an exit.
+ * Context: Process; sleeps. Not with CPU hotplug held off or from its callbacks, and not
+ *	from an exit.
  * Return: 0, or
- *	* -EINVAL: @record, its exit or its names are missing; an unknown flag, or %GKH_LIFO with a priority;
- *	  a name with other characters or too long; an @exit that is not code, or is code that is freed when its module
- *	  has been initialised
+ *	* -EINVAL: @record, its exit or its names are missing; an unknown flag, or %GKH_LIFO with a
+ *	  priority; a name with other characters or too long; an @exit that is not code, or is code
+ *	  that is freed when its module has been initialised
  *	* -EALREADY: @record is registered
  *	* -ENOENT: no hook has this name
  *	* -E2BIG: the exit was compiled for more parameters than the hook has
  *	* -EOPNOTSUPP: the hook does not fire where the other CPUs can be stopped
  *	* -EBUSY: the hook has an exit, and it allows only one or @record asks to be the only one
  *	* -EEXIST: the hook has a first exit, or a last one, or one of this name
- *	* -ESHUTDOWN: @record or its exit is in a module that is being unloaded
+ *	* -ESHUTDOWN: @record or its exit is in a module being unloaded
  *	* -EDEADLK: the caller is not allowed to sleep, or is in an exit of a GKH_SLEEP hook
  *	* -ENOMEM
  */
@@ -221,11 +228,11 @@ int gkh_register(struct gkh_record *record);
  * gkh_arm() - Arms the exits of a list, all at once.
  * @list: The first record; the others by their @next.
  *
- * No CPU ever sees some of them armed and others not: the other CPUs are stopped for a moment if the list names several
- * hooks. Exits that are armed already stay armed.
+ * No CPU ever sees some of them armed and others not: the other CPUs are stopped for a moment if
+ * the list names several hooks. Exits that are armed already stay armed.
  *
  * Context: As gkh_register().
- * Return: 0, or, and then nothing has changed,
+ * Return: 0; an error changes nothing:
  *	* -EINVAL: @list is NULL
  *	* -ESRCH: one is not registered
  *	* -ENODEV: the hook of one has been deleted
@@ -245,7 +252,8 @@ int gkh_arm(struct gkh_record *list);
 int gkh_disarm(struct gkh_record *list);
 
 /**
- * gkh_deregister() - Removes the exits of a list from their hooks; armed ones are disarmed, all at once.
+ * gkh_deregister() - Removes the exits of a list from their hooks; disarms the armed ones, all at
+ * once.
  * @list: The first record; the others by their @next.
  *
  * When it returns 0, no CPU is in one of these exits, and none will be.
@@ -256,42 +264,43 @@ int gkh_disarm(struct gkh_record *list);
 int gkh_deregister(struct gkh_record *list);
 
 /**
- * gkh_identify() - Makes a hook known.
+ * gkh_identify() - Makes a hook known by its name.
  * @hook: The hook, from DEFINE_GKHOOK().
  *
  * A module does this in its initialisation. The hook points of the kernel are identified at boot.
  *
  * Context: As gkh_register().
  * Return: 0, or
- *	* -EINVAL: @hook is NULL, its name is not valid, or it names another number of parameters than its count
+ *	* -EINVAL: @hook is NULL, its name is not valid, or it names another number of
+ *	  parameters than its count
  *	* -EALREADY: it is identified
  *	* -EEXIST: another hook has the name
- *	* -ESHUTDOWN: it is in a module that is being unloaded
+ *	* -ESHUTDOWN: it is in a module being unloaded
  *	* -EDEADLK: as gkh_register()
  *	* -ENOMEM
  */
 int gkh_identify(struct gkhook *hook);
 
 /**
- * gkh_delete() - Makes a hook unknown again.
+ * gkh_delete() - Removes a hook's name.
  * @hook: The hook.
  *
- * Exits that are armed are disarmed, all at once, and all are detached: all that can still be done with them is to
- * deregister them. When it returns, no CPU is in one of them through this hook. A module's hooks are deleted at the
- * latest when the module goes.
+ * Disarms the armed exits, all at once, and detaches all exits: afterwards they can only be
+ * deregistered. When it returns, no CPU is in one of them through this hook. A module's hooks are
+ * deleted at the latest when the module is unloaded.
  *
  * Context: As gkh_register().
- * Return: 0, or, and then nothing has changed, -EINVAL if @hook is NULL, -ESRCH if it is not identified, -EDEADLK as
- * gkh_register(), or -ENOMEM.
+ * Return: 0; an error changes nothing: -EINVAL if @hook is NULL, -ESRCH if it is not
+ *	identified, -EDEADLK as gkh_register(), or -ENOMEM.
  */
 int gkh_delete(struct gkhook *hook);
 
 /**
  * gkh_disarm_self() - Disarms the exit that is being called.
- * @self: What the exit was called with.
+ * @self: The first argument of the exit.
  *
- * From now on no hook calls it, until it is armed again; calls on other CPUs may be in progress, unless its record says
- * GKH_CPUS_STOPPED.
+ * Afterwards no hook calls the exit, until it is armed again; calls on other CPUs may be in
+ * progress, unless its record says GKH_CPUS_STOPPED.
  *
  * Context: Any, NMI included, from the exit itself.
  * Return: true for the one call that disarmed it.
@@ -299,7 +308,7 @@ int gkh_delete(struct gkhook *hook);
 bool gkh_disarm_self(const struct gkh_exit *self);
 
 /**
- * gkh_is_armed() - Whether an exit is armed.
+ * gkh_is_armed() - Checks if an exit is armed.
  * @record: The exit.
  *
  * Context: As gkh_register().
@@ -308,8 +317,8 @@ bool gkh_disarm_self(const struct gkh_exit *self);
 bool gkh_is_armed(const struct gkh_record *record);
 
 /*
- * private: Before and after a hook's exits are called, where the kernel checks that: they complain about a hook that fires where
- * its context does not allow it, and have the kernel complain about an exit that sleeps where it must not.
+ * private: Called before and after a hook's exits, in kernels with these checks. They report a hook
+ * that fires outside of its context, and an exit that sleeps where it must not.
  */
 #define GKH_CHECKS	(IS_ENABLED(CONFIG_PROVE_RCU) || IS_ENABLED(CONFIG_DEBUG_ATOMIC_SLEEP))
 void gkh_check_enter(const struct gkhook *hook);
@@ -322,8 +331,8 @@ void gkh_check_leave(const struct gkhook *hook);
 	extern struct gkhook __gkhook_##h
 
 /*
- * Defines the hook that was declared. @hook_context is of enum gkh_context, @hook_flags of enum gkh_hook_flags, @names
- * the names of its parameters: "dev, len".
+ * Defines the hook that was declared. @hook_context is of enum gkh_context, @hook_flags of enum
+ * gkh_hook_flags, @names the names of its parameters: "dev, len".
  */
 #define DEFINE_GKHOOK_FLAGS(h, hook_context, names, hook_flags)				\
 	struct gkhook __gkhook_##h =							\
@@ -342,13 +351,15 @@ void gkh_check_leave(const struct gkhook *hook);
 		.flags = hook_flags,							\
 	}
 
-/* The hook itself, for gkh_identify() and gkh_delete(). */
+/* Returns the hook itself, for gkh_identify() and gkh_delete(). */
 #define GKHOOK(h) (&__gkhook_##h)
 
-/* Whether an exit of the hook is armed: the patched NOP. */
+/* Returns true if an exit of the hook is armed: the patched NOP. */
 #define GKHOOK_ACTIVE(h) static_branch_unlikely(&__gkhook_##h.key)
 
-/* What is armed, loaded into the register in which it is passed; GCC does not do that by itself. */
+/*
+ * Returns the armed exit, loaded into the register that passes it; GCC does not do that by itself.
+ */
 #if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
 #define __GKH_ARMED(hook)							\
 	({									\
@@ -362,8 +373,8 @@ void gkh_check_leave(const struct gkhook *hook);
 #endif
 
 /*
- * Calls the exits, if the NOP has said that some are armed. The parameters have been evaluated before, because that may
- * sleep: nothing may sleep between loading @armed and the call.
+ * Calls the exits, if the NOP has said that some are armed. The parameters have been evaluated
+ * before, because that may sleep: nothing may sleep between loading @armed and the call.
  */
 #define __GKH_CALL(h, proto, ...)							\
 	({										\
@@ -496,7 +507,7 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 	return false;
 }
 
-/* Sites are nothing: their parameters count as used, but are not evaluated. */
+/* Without hooks: parameters count as used, but are not evaluated. */
 #define DECLARE_GKHOOK(h, n, access) struct gkhook
 #define DEFINE_GKHOOK_FLAGS(h, hook_context, names, hook_flags) struct gkhook
 #define DEFINE_GKHOOK(h, hook_context, names) struct gkhook
@@ -514,8 +525,9 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 #define __GKH_A(x) ((unsigned long)&(x))
 
 /*
- * The sites. Each is an expression with the answer that ended the dispatch, or 0. Parameters are numbers or pointers;
- * they are evaluated only while an exit is armed. RO passes their values, RW their addresses.
+ * Sites of a hook. Each is an expression with the answer that ended the dispatch, or 0. Parameters
+ * are numbers or pointers; they are evaluated only while an exit is armed. RO passes their values,
+ * RW their addresses.
  */
 #define GKHOOK_0VAR(h)			__GKHOOK(h, 0, GKH_RO)
 #define GKHOOK_1VAR_RO(h, a)		__GKHOOK(h, 1, GKH_RO, __GKH_V(a))
@@ -534,7 +546,10 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 #define GKHOOK_5VAR_RW(h, a, b, c, d, e)	\
 	__GKHOOK(h, 5, GKH_RW, __GKH_A(a), __GKH_A(b), __GKH_A(c), __GKH_A(d), __GKH_A(e))
 
-/* Statements: the function that contains them, whose return type is @type, returns if an exit says so. */
+/*
+ * Statements: the function that contains them, with the return type @type, returns if an exit says
+ * so.
+ */
 #define GKHOOK_0VAR_RET(type, h)	__GKHOOK_RET(type, h, 0, GKH_RO_RET, 0, 0, 0, 0)
 #define GKHOOK_1VAR_RO_RET(type, h, a)	\
 	__GKHOOK_RET(type, h, 1, GKH_RO_RET, __GKH_V(a), 0, 0, 0)
@@ -555,8 +570,11 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 	__GKHOOK_RET(type, h, 4, GKH_RW_RET, __GKH_A(a), __GKH_A(b), __GKH_A(c), __GKH_A(d))
 
 /*
- * Defines an exit compiled for that many parameters: static GKH_EXIT_1VAR(my_exit, self, cpu) { ... } All parameters
- * are unsigned long: the value with an RO hook, the address with an RW hook.
+ * Defines an exit compiled for that many parameters:
+ *
+ *	static GKH_EXIT_1VAR(my_exit, self, cpu) { ... }
+ *
+ * All parameters are unsigned long: the value with an RO hook, the address with an RW hook.
  */
 #define __GKH_EXIT(fn, self, p0, p1, p2, p3, p4)					\
 	long fn(const struct gkh_exit *self, unsigned long p0, unsigned long p1,	\
@@ -569,7 +587,7 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 #define GKH_EXIT_4VAR(fn, self, a, b, c, d)	__GKH_EXIT(fn, self, a, b, c, d, __gkh_4)
 #define GKH_EXIT_5VAR(fn, self, a, b, c, d, e)	__GKH_EXIT(fn, self, a, b, c, d, e)
 
-/* The same for a hook of a _RET form: @ret is for gkh_set_return(). */
+/* As above, for a hook of a _RET form: @ret is for gkh_set_return(). */
 #define GKH_EXIT_0VAR_RET(fn, self, ret) \
 	__GKH_EXIT(fn, self, __gkh_0, __gkh_1, __gkh_2, __gkh_3, ret)
 #define GKH_EXIT_1VAR_RET(fn, self, ret, a)	__GKH_EXIT(fn, self, a, __gkh_1, __gkh_2, __gkh_3, ret)
@@ -578,7 +596,8 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 #define GKH_EXIT_4VAR_RET(fn, self, ret, a, b, c, d)	__GKH_EXIT(fn, self, a, b, c, d, ret)
 
 /**
- * gkh_set_return() - Sets what the function that contains the hook returns, for an exit that then answers %GKH_RETURN.
+ * gkh_set_return() - Sets the return value of the function that contains the hook, for an exit that
+ * then answers %GKH_RETURN.
  * @ret: The parameter of that name of GKH_EXIT_1VAR_RET() and the like.
  * @value: The value.
  *

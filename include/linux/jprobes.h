@@ -11,21 +11,23 @@
 
 #ifdef CONFIG_KPROBES
 
-/* Bytes of the probed function's stack arguments that a handler sees. */
+/* Size of the stack arguments that a handler sees, in bytes. */
 #define JPROBE_STACK_SIZE	64
 
 /**
  * struct jprobe - a handler with the parameters of the function that it probes
- * @kp: where: @kp.symbol_name or @kp.addr, and %KPROBE_FLAG_DISABLED in @kp.flags if it is to be enabled later.
- *	@kp.nmissed counts the calls of the function that came while another handler was running on that CPU. The client
- *	must not set the handlers of @kp.
+ * @kp: place of the probe: @kp.symbol_name or @kp.addr, and %KPROBE_FLAG_DISABLED in
+ *	@kp.flags if it is to be enabled later. @kp.nmissed counts the calls of the function that
+ *	occurred while another handler was running on that CPU. The client must not set the
+ *	handlers of @kp.
  * @entry: the handler, a function with the parameters and the return type of the probed one
  *
- * The handler is called before the first instruction of the function, with preemption off, usually with interrupts off,
- * and possibly in an NMI: it must not sleep. It ends with jprobe_return(), or returns; what it returns is ignored.
+ * The handler is called before the first instruction of the function, with preemption off, usually
+ * with interrupts off, and possibly in an NMI: it must not sleep. It ends with jprobe_return(), or
+ * returns; its return value is ignored.
  *
- * It has copies of the arguments: those in registers, and %JPROBE_STACK_SIZE bytes of those on the stack. The probed
- * function does not see what it does to them.
+ * It has copies of the arguments: those in registers, and %JPROBE_STACK_SIZE bytes of those on the
+ * stack. The probed function does not see changes to them.
  */
 struct jprobe {
 	struct kprobe kp;
@@ -36,11 +38,13 @@ struct jprobe {
  * register_jprobe() - make the entry of a function call a handler
  * @jp: the jprobe; it must stay in place until it has been unregistered
  *
- * The reason for a refusal is written to the log. After a failure @jp is as it was, so that it can be tried again.
+ * The reason for a refusal is logged. After a failure @jp is unchanged, so that the call can be
+ * repeated.
  *
  * Context: process; sleeps.
- * Return: 0, -EINVAL if @jp or its handler is missing, if the handler is not code, if @jp has handlers of kprobes or is
- * registered, or if the place is not the entry of a function; or what register_kprobe() returns.
+ * Return: 0, -EINVAL if @jp or its handler is missing, if the handler is not code, if @jp
+ *	has handlers of kprobes or is registered, or if the place is not the entry of a function;
+ *	or the error of register_kprobe().
  */
 int register_jprobe(struct jprobe *jp);
 
@@ -48,7 +52,7 @@ int register_jprobe(struct jprobe *jp);
  * unregister_jprobe() - undo register_jprobe()
  * @jp: the jprobe; nothing happens if it is NULL or not registered
  *
- * No CPU runs the handler any more when this returns.
+ * No CPU runs the handler when this returns.
  *
  * Context: process; sleeps.
  */
@@ -57,17 +61,18 @@ void unregister_jprobe(struct jprobe *jp);
 /**
  * register_jprobes() - register several, or none
  * @jps: the jprobes
- * @num: how many
+ * @num: number of jprobes
  *
  * Context: process; sleeps.
- * Return: 0, -EINVAL if @num is not positive, or what register_jprobe() returns for the first that is refused.
+ * Return: 0, -EINVAL if @num is not positive, or the error of register_jprobe() for the
+ *	first refused one.
  */
 int register_jprobes(struct jprobe **jps, int num);
 
 /**
- * unregister_jprobes() - unregister several, which takes the time of one
+ * unregister_jprobes() - unregister several, in the time of one
  * @jps: the jprobes; those that are NULL or not registered are skipped
- * @num: how many
+ * @num: number of jprobes
  *
  * Context: process; sleeps.
  */
@@ -76,8 +81,9 @@ void unregister_jprobes(struct jprobe **jps, int num);
 /**
  * jprobe_return() - end a jprobe's handler
  *
- * For the handler, and for functions that it calls: goes back to where the handler was called, and does not return.
- * What these functions hold then, they hold for ever: they have to release locks first.
+ * For the handler, and for functions that it calls: returns to the caller of the handler, and does
+ * not return here. Resources that these functions hold are not released: they have to release locks
+ * first.
  *
  * Context: a jprobe's handler. Elsewhere it warns, once, and returns.
  */
@@ -85,10 +91,10 @@ void jprobe_return(void);
 
 /**
  * disable_jprobe() - stop calling the handler
- * @jp: a jprobe that is registered; its handler may still be running afterwards
+ * @jp: a registered jprobe; its handler may still be running afterwards
  *
  * Context: process; sleeps.
- * Return: 0, or -EINVAL if it is not registered or its function has gone.
+ * Return: 0, or -EINVAL if it is not registered or its function was unloaded.
  */
 static inline int disable_jprobe(struct jprobe *jp)
 {
@@ -97,10 +103,10 @@ static inline int disable_jprobe(struct jprobe *jp)
 
 /**
  * enable_jprobe() - call the handler again
- * @jp: a jprobe that is registered
+ * @jp: a registered jprobe
  *
  * Context: process; sleeps.
- * Return: 0, or -EINVAL if it is not registered or its function has gone.
+ * Return: 0, or -EINVAL if it is not registered or its function was unloaded.
  */
 static inline int enable_jprobe(struct jprobe *jp)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * klog: trace statements that may stay in the code, whether or not anything listens. See
+ * klog: trace statements that may stay in the code, with or without a listener. See
  * Documentation/klog.rst of Ferrotrace.
  */
 #ifndef _LINUX_KLOG_H
@@ -10,14 +10,14 @@
 #include <linux/errno.h>
 #include <linux/types.h>
 
-/* Bytes that klog_printk() formats into, the closing NUL included. */
+/* Size of klog_printk()'s buffer in bytes, with the closing NUL. */
 #define KLOG_PRINTK_MAX	1024
 
 /**
- * struct klog_operations - what a klog handler does
- * @klog: takes a message of @len bytes at @data, which is valid during the
- *	call only. Called with interrupts off, also in NMI context, and never nested on a CPU. NULL:
- *	messages are not wanted.
+ * struct klog_operations - operations of a klog handler
+ * @klog: takes a message of @len bytes at @data, which is valid during the call only. Called
+ *	with interrupts off, also in NMI context, and never nested on a CPU. NULL: messages are
+ *	not wanted.
  */
 struct klog_operations {
 	void (*klog)(const void *data, int len);
@@ -28,11 +28,11 @@ struct klog_operations {
 /**
  * klog() - log raw data
  * @data: the bytes, which must not change during the call
- * @len: how many; nothing is logged if it is not positive
+ * @len: number of bytes; nothing is logged if it is not positive
  *
- * Passes the data to the current handler; does nothing if there is none. A message that comes while
- * the handler is running on this CPU (from an NMI, or from the handler itself), or where RCU is not
- * watching, is not delivered, and is counted by klog_missed().
+ * Passes the data to the current handler; does nothing without one. klog_missed() counts messages
+ * that are not delivered. These are messages that are logged while the handler is running on this
+ * CPU (from an NMI, or from the handler itself), or where RCU is not watching.
  *
  * Context: any.
  */
@@ -42,8 +42,8 @@ void klog(const void *data, int len);
  * klog_printk() - log formatted text
  * @fmt: format string, as for printk()
  *
- * As klog(), with the formatted text, without a NUL at its end. Text beyond %KLOG_PRINTK_MAX - 1
- * bytes is cut off. Without a handler nothing is formatted.
+ * Logs the formatted text as klog() does, without a NUL at its end. Text is cut off
+ * after %KLOG_PRINTK_MAX - 1 bytes. Without a handler nothing is formatted.
  *
  * Context: any.
  */
@@ -51,34 +51,33 @@ __printf(1, 2) void klog_printk(const char *fmt, ...);
 
 /**
  * register_klog_handler() - make a handler the current one
- * @ops: what it does; need not outlive the call, but the function must stay
- *	until unregister_klog_handler() has returned, or until another handler
- *	has been registered
+ * @ops: its operations; need not outlive the call, but the function must stay until
+ *	unregister_klog_handler() has returned, or until another handler has been registered
  *
  * Replaces the current handler, which is no longer called once this has returned.
  *
  * Context: process; may sleep.
- * Return: 0, -EINVAL if @ops is NULL, or -ESHUTDOWN if the function is in a module that is being
- * unloaded.
+ * Return: 0, -EINVAL if @ops is NULL, or -ESHUTDOWN if the function is in a module that is
+ *	being unloaded.
  */
 int register_klog_handler(const struct klog_operations *ops);
 
 /**
  * unregister_klog_handler() - remove the current handler
  *
- * It does not matter who registered it. Once this has returned, no CPU executes a handler any more,
- * unless another one is registered.
+ * The caller need not have registered the handler. Once this has returned, no CPU executes a
+ * handler, unless another one is registered.
  *
  * Context: process; may sleep.
  */
 void unregister_klog_handler(void);
 
 /**
- * klog_missed() - how many messages the handlers did not get
+ * klog_missed() - number of messages that handlers have missed
  *
  * Context: any.
- * Return: the number of messages, since boot, that came while there was a handler, but could not be
- * given to it. See klog().
+ * Return: the number of messages, since boot, that were logged while there was a handler,
+ *	but could not be given to it. See klog().
  */
 u64 klog_missed(void);
 

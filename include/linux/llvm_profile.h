@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What LLVM counts by itself in Rust code (CONFIG_RUST_COVERAGE), in the image or in a module.
+ * Profiles of Rust code that LLVM instruments by itself (CONFIG_RUST_COVERAGE), in the image or in
+ * a module.
  */
 #ifndef _LINUX_LLVM_PROFILE_H
 #define _LINUX_LLVM_PROFILE_H
 
-/* Sections, with their sizes in bytes. What has none has no counters. */
+/* Sections, with their sizes in bytes. Without @data_size there are no counters. */
 struct llvm_profile {
 	/* of the module */
 	const char *name;
@@ -20,11 +21,12 @@ struct llvm_profile {
 typedef void (*llvm_profile_fn)(const struct llvm_profile *profile);
 
 /**
- * for_each_module_profile() - Calls a function for what is counted in each module.
- * @fn: Called with a lock held that keeps modules from coming and going. It may sleep.
+ * for_each_module_profile() - Calls a function for the profile of each module.
+ * @fn: Called with a lock held that prevents the loading and unloading of modules. It may
+ *	sleep.
  *
- * A module that is being loaded is not left out: nobody may be told if that fails. One whose load has failed, or that is about to
- * go, is.
+ * Includes modules that are being loaded: a failure of that may go unreported. Excludes modules
+ * whose load has failed, or that are being unloaded.
  *
  * Context: Process; sleeps.
  */

@@ -16,7 +16,7 @@ LOGS=${LOGS:-build/check-toolchains}
 ALL="here rust-trixie rust-unstable gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-17 clang-19 clang-23"
 VARIANT=tiny
 # All of ours but samples, and the kernel's own tests of kprobes.
-MODULES=(kernel/ferrotrace/{rust_relay,ferrotrace_relay,ferrotrace_fast_relay,klog/klog_relay,rust_kprobes,ferrotrace_kprobe}
+MODULES=(kernel/ferrotrace/{rust_relay,ferrotrace_relay,ferrotrace_fast_relay,clients/klog_relay,rust_kprobes,ferrotrace_kprobe}
 	kernel/ferrotrace/{ferrotrace_kprobe_events,ferrotrace_jprobe,rust_ftrace_tramp,ferrotrace_ftrace,ferrotrace_ftrace_functions}
 	kernel/ferrotrace/{rust_gcov,rust_dprobes} lib/tests/test_kprobes)
 

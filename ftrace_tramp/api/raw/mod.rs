@@ -8,7 +8,7 @@ pub(crate) mod fregs;
 // Several crates include this file, so that none needs another.
 #[path = "../../../kprobes/api/raw/gpr.rs"]
 pub(crate) mod gpr;
-#[path = "../../../relay/fast/raw/module_notifier.rs"]
+#[path = "../../../fast_relay/raw/module_notifier.rs"]
 pub(crate) mod module_notifier;
 #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
 pub(crate) mod targets;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * What the module ferrotrace_kprobe_events writes for each hit of a probe: a record with its time, in the fast relay channel
- * ferrotrace_kprobe_events/cpuN of debugfs (<linux/ferrotrace_relay.h>). A record of type 0 is a struct ferrotrace_probe_record. One
- * of another type is of the probe with that id, which has arguments: a struct ferrotrace_probe_hit, the arguments as the file
- * "format" says, a __u32 with a bit for each of them that could not be read, the lowest for the first, and, if stacks are among them,
- * from the next multiple of 8 on to the end of the record, __u64 addresses: calls in the kernel, then those in user space, which are
- * in the lower half, of each the innermost first.
+ * Records of the module ferrotrace_kprobe_events. Each hit of a probe writes a record with its time
+ * to the fast relay channel ferrotrace_kprobe_events/cpuN of debugfs (<linux/ferrotrace_relay.h>).
+ *
+ * A record of type 0 is a struct ferrotrace_probe_record. A record of another type is from the
+ * probe with that id, which has arguments. It has a struct ferrotrace_probe_hit; the arguments as
+ * in the file "format"; and a __u32 with a bit for each argument that could not be read, the lowest
+ * for the first. If stacks are among the arguments, __u64 addresses follow from the next multiple
+ * of 8 to the end of the record: calls in the kernel, then calls in user space, which are in the
+ * lower half, each with the innermost first.
  */
 #ifndef _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H
 #define _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H
@@ -14,7 +17,7 @@
 
 /* ferrotrace_probe_record.kind */
 #define FERROTRACE_PROBE_POINT		0	/* before an instruction */
-#define FERROTRACE_PROBE_RETURN		1	/* after the return of a function, whose value is in ax */
+#define FERROTRACE_PROBE_RETURN		1	/* after a function's return; ax has the value */
 
 #define FERROTRACE_PROBE_COMM_LEN	16
 
@@ -25,7 +28,7 @@
  * @comm: its name, padded with NULs
  * @probe: the probe's id, as in the file "probes"
  * @kind: FERROTRACE_PROBE_POINT, ...
- * @ip: the probed instruction; for a return, the address that is returned to
+ * @ip: the probed instruction; for a return, the return address
  * @duration: for a return, ns since the function was entered; else 0
  */
 struct ferrotrace_probe_hit {
@@ -40,7 +43,7 @@ struct ferrotrace_probe_hit {
 
 /**
  * struct ferrotrace_probe_record - a hit of a probe without arguments
- * @hit: what each record begins with
+ * @hit: the start of each record
  * @ax: this and the others are registers of the probed code
  */
 struct ferrotrace_probe_record {

@@ -17,9 +17,9 @@ import sys
 TREE = pathlib.Path(__file__).resolve().parents[3]
 CLIENTS = ["samples/outside", "tools/testing/soundness/run_pass"]
 ROOTS = {
-    "ferro_gkhi": "rust/gkhi/ferro_gkhi.rs",
+    "ferro_gkhi": "gkhi/ferro_gkhi.rs",
     "ferro_relay": "relay/api/ferro_relay.rs",
-    "ferro_fast_relay": "relay/fast/ferro_fast_relay.rs",
+    "ferro_fast_relay": "fast_relay/ferro_fast_relay.rs",
     "ferro_kprobe": "kprobes/api/ferro_kprobe.rs",
     "ferro_ftrace": "ftrace_tramp/api/ferro_ftrace.rs",
     "ferro_klog": "klog/ferro_klog.rs",

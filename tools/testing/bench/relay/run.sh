@@ -11,7 +11,7 @@ BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular uml-mainline uml}
 # shellcheck disable=SC2016
 in_guest='
 	. tools/testing/selftests/lib/testlib.sh
-	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay klog/klog_relay
+	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay clients/klog_relay
 	bench=$FERROTRACE_KDIR/bench-relay
 	for repeat in 1 2; do
 		# Loading them fails when all went well.

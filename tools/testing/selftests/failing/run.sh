@@ -161,7 +161,7 @@ for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotra
 done
 if any_wanted load_; then
 	for m in samples/relay_c_client samples/gkhi_fork_count samples/kprobe_fork_c samples/kretprobe_open_c samples/jprobe_fork_c \
-		samples/kprobe_fork samples/kretprobe_open samples/entry_fork klog/klog_relay klog/readtest ferrotrace_kprobe_events; do
+		samples/kprobe_fork samples/kretprobe_open samples/entry_fork clients/klog_relay samples/readtest ferrotrace_kprobe_events; do
 		module "$FERRO/$m.ko"
 	done
 	module "$FERRO/samples/relay_sched.ko" fast=0
@@ -249,7 +249,7 @@ if any_wanted dprobes_; then
 fi
 
 if any_wanted klog_; then
-	keep "$FERRO/klog/klog_relay.ko"
+	keep "$FERRO/clients/klog_relay.ko"
 	attempt klog_create write $D/klog/create 1 0
 	rmmod klog_relay
 fi

@@ -125,7 +125,7 @@ sites_of_the_kernel_crate() {
 no_sites_elsewhere() {
 	local crate has
 	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe \
-		ferrotrace_kprobe_events rust_ftrace_tramp klog/klog_relay
+		ferrotrace_kprobe_events rust_ftrace_tramp clients/klog_relay
 	# not of the sample
 	find "$MODULE_DIR" -name '*.o' ! -name 'rust_traced*' >"$work/objects"
 	find "$FERROTRACE_KDIR"/rust -maxdepth 1 -name '*.o' ! -name kernel.o >>"$work/objects"

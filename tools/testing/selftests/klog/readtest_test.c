@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Readers of a relay application that writes known events (klog/readtest.rs):
+ * Readers of a relay application that writes known events (samples/readtest.rs):
  * every byte, by mmap with the counts, and by read().
  */
 #include "common.h"

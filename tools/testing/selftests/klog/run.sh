@@ -15,10 +15,10 @@ here=$(dirname "$(readlink -f "$0")")
 tests=${*:-"klog app readtest tool"}
 bin=${KLOG_SELFTESTS:-$FERROTRACE_KDIR/selftests-klog}
 
-load_ours rust_relay ferrotrace_relay klog/klog_relay klog/readtest
+load_ours rust_relay ferrotrace_relay clients/klog_relay samples/readtest
 load_file "$bin/module/klog_selftest.ko"
 grep -qw relay_rust_mutex /proc/kallsyms || export KLOG_C_ENGINE=1
-export KLOG_RELAY_KO=$MODULE_DIR/klog/klog_relay.ko READTEST_KO=$MODULE_DIR/klog/readtest.ko
+export KLOG_RELAY_KO=$MODULE_DIR/clients/klog_relay.ko READTEST_KO=$MODULE_DIR/samples/readtest.ko
 
 echo "TAP version 13"
 for t in $tests; do

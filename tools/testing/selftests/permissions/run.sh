@@ -25,7 +25,7 @@ flight() {
 }
 
 load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_kprobe_events \
-	rust_ftrace_tramp ferrotrace_ftrace ferrotrace_ftrace_functions rust_gcov rust_dprobes klog/klog_relay
+	rust_ftrace_tramp ferrotrace_ftrace ferrotrace_ftrace_functions rust_gcov rust_dprobes clients/klog_relay
 flight
 # A channel that user space makes has files of its own.
 if [ -e $DEBUGFS/klog/create ]; then echo 1 >$DEBUGFS/klog/create; fi

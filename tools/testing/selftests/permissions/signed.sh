@@ -27,7 +27,7 @@ altered() {
 ours() {
 	local module name
 	for module in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_kprobe_events \
-		rust_ftrace_tramp ferrotrace_ftrace ferrotrace_ftrace_functions rust_gcov rust_dprobes klog/klog_relay; do
+		rust_ftrace_tramp ferrotrace_ftrace ferrotrace_ftrace_functions rust_gcov rust_dprobes clients/klog_relay; do
 		# Or it is built in.
 		[ -e "$MODULE_DIR/$module.ko" ] || continue
 		insmod "$signed/$module.ko" || return 1

@@ -33,7 +33,7 @@ mod builder;
 mod channel;
 // Both APIs include the same file, as neither crate depends on the other.
 mod channel_state;
-#[path = "../api/error.rs"]
+#[path = "../relay/api/error.rs"]
 mod error;
 mod exports;
 mod files;
