@@ -13,7 +13,7 @@
 #include "ftrace_tramp/bindings.h"
 #include "gcov/bindings.h"
 #include "klog/raw/bindings.h"
-#include "kprobes/bindings.h"
+#include "kprobes/raw/bindings.h"
 #include "relay/api/raw/bindings.h"
 #include "relay/raw/bindings.h"
 #include "rust/sys/bindings.h"

@@ -13,10 +13,10 @@
 #include <linux/sched.h>
 #include <linux/stddef.h>
 
-#include "builtin/blacklist.h"
-#include "builtin/builtin.h"
-#include "jprobe/raw/frame.h"
-#include "raw/engine.h"
+#include "../builtin/blacklist.h"
+#include "../builtin/builtin.h"
+#include "../jprobe/raw/frame.h"
+#include "engine.h"
 
 #ifdef CONFIG_RETHOOK
 /* bindgen may misplace fields after an empty structure: see rust/sys/bindings.h. */
