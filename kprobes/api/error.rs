@@ -48,6 +48,7 @@ impl From<Error> for ProbeError {
             e if e == E2BIG => Self::TooMany,
             e if e == ENOMEM => Self::NoMemory,
             e if e == EPROBE_DEFER => Self::NoEngine,
+            e if e == ESHUTDOWN => Self::ModuleGoes,
             e => Self::Other(e),
         }
     }

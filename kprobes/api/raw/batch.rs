@@ -9,11 +9,10 @@ use core::cell::Cell;
 use ferro_sys::hook::is_going;
 use ferro_sys::sync::deferred_drop::may_sleep;
 use ferro_sys::sync::deferred_drop::Deferred;
+use kernel::alloc::AllocError;
 use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
-
-use crate::error::ProbeError;
 
 /// Flag that is true while an engine has a probe. Only this file changes it.
 pub(crate) struct IsRegistered(Cell<bool>);
@@ -83,15 +82,15 @@ impl<R: InEngine> Unregistered<R> {
 /// Registers probes in their order, up to the first refusal or error of `prepared`. Returns the
 /// registered ones, wrapped by `wrap`, and the refusal or error.
 ///
-/// Errors: no memory, and [`ProbeError::ModuleGoes`]; then none is registered. No lock joins the
-/// check of the module to the registration. Unloading waits for a module's code that can call this
-/// before an engine looks for its probes.
-pub(crate) fn register_all<R: InEngine, P>(
-    prepared: impl Iterator<Item = Result<Unregistered<R>, ProbeError>>,
+/// Errors: no memory, and `ESHUTDOWN` if the module of the handlers is being unloaded; then none is
+/// registered. No lock joins the check of the module to the registration. Unloading waits for a
+/// module's code that can call this before an engine looks for its probes.
+pub(crate) fn register_all<R: InEngine, P, E: From<Error> + From<AllocError>>(
+    prepared: impl Iterator<Item = Result<Unregistered<R>, E>>,
     wrap: impl Fn(Deferred<R>) -> P,
-) -> Result<(KVVec<P>, Option<ProbeError>), ProbeError> {
+) -> Result<(KVVec<P>, Option<E>), E> {
     if R::handlers().into_iter().any(is_going) {
-        return Err(ProbeError::ModuleGoes);
+        return Err(ESHUTDOWN.into());
     }
     let mut all = KVVec::new();
     let mut unprepared = None;
@@ -110,7 +109,7 @@ pub(crate) fn register_all<R: InEngine, P>(
     for Unregistered(probe) in all.into_iter().take(count) {
         registered.push(wrap(probe), GFP_KERNEL)?;
     }
-    Ok((registered, refusal.map(ProbeError::from).or(unprepared)))
+    Ok((registered, refusal.map(E::from).or(unprepared)))
 }
 
 /// Calls `register` with as many items as it accepts at once, up to the first that it refuses.
