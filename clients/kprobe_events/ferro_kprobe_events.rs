@@ -7,6 +7,7 @@
 //! records. `ferrotrace probe` uses them; see `Documentation/probes.rst`.
 #![deny(unsafe_code)]
 
+mod debugfs;
 mod fetch;
 mod format;
 mod probe;
@@ -15,14 +16,15 @@ mod registry;
 
 use ferro_fast_relay::Channel;
 use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
 use ferro_sys::sync::refcounted::Shared;
+use kernel::module::this_module;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use crate::debugfs::ProbesFile;
+use crate::debugfs::Shows;
 use crate::registry::Probes;
-use crate::registry::ProbesFile;
-use crate::registry::Shows;
-use crate::registry::PROBES_FILE;
 
 module! {
     type: KprobeEvents,
@@ -42,6 +44,8 @@ module! {
     },
 }
 
+static FILES: FileTable<Shared<ProbesFile>> = FileTable::new(this_module::<KprobeEvents>());
+
 struct KprobeEvents {
     // In drop order: first the files, then the probes with the channel.
     _files: [File<Shared<ProbesFile>>; 3],
@@ -59,7 +63,7 @@ impl kernel::Module for KprobeEvents {
         let dir = channel.dir()?;
         let file = |name, mode, shows| {
             let file = Shared::new(Ok(ProbesFile::new(shows, probes.clone())))?;
-            dir.file(name, mode, &PROBES_FILE, file)
+            dir.file(name, mode, &FILES, file)
         };
         let files = [
             file(c"probes", 0o600, Shows::Probes)?,

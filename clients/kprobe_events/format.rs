@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::probe_args::Arg;
+use ferro_core::probe_args::Args;
 use ferro_core::probe_args::Show;
 use ferro_core::probe_args::Type;
 use ferro_sys::fs::text_buffer::TextBuffer;
@@ -19,7 +20,6 @@ use crate::record::ARGS_AT;
 use crate::record::HEAD_FORMAT;
 use crate::record::REGISTERS_FORMAT;
 use crate::record::WITH_REGISTERS;
-use crate::registry::Entry;
 
 /// Field names that precede the arguments in all records.
 const TAKEN: [&str; 10] = [
@@ -33,17 +33,17 @@ pub(crate) fn write_plain(text: &mut TextBuffer) -> fmt::Result {
     ))
 }
 
-/// Describes the records of a probe, if it has arguments.
-pub(crate) fn write(entry: &Entry, text: &mut TextBuffer) -> fmt::Result {
-    let args = entry.args();
+/// Describes the records of the probe with this name and number, if it has arguments.
+pub(crate) fn write(
+    name: &CStr,
+    number: u16,
+    args: Args<'_>,
+    text: &mut TextBuffer,
+) -> fmt::Result {
     if args.text().is_empty() {
         return Ok(());
     }
-    let number = entry.live.number();
-    text.write_fmt(fmt!(
-        "\nname: {}\nID: {number}\nformat:\n{HEAD_FORMAT}",
-        entry.name.text()
-    ))?;
+    text.write_fmt(fmt!("\nname: {name}\nID: {number}\nformat:\n{HEAD_FORMAT}"))?;
     let has_stack = args.iter().any(|(_, arg)| arg.ty.is_stack());
     for (name, arg) in args.iter().filter(|(_, arg)| !arg.ty.is_stack()) {
         write_field(name, &arg, text)?;

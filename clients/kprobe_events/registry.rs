@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registry of probes, and the debugfs files: `probes`, which adds and removes them, `format`,
-//! which describes their records, and `lost`.
+//! Registry of probes, and the commands that add and remove them.
 //!
-//! Contexts: process. Locks: the table's mutex, then the engine's locks.
+//! Contexts: process. Locks: the registry's mutex, then the engine's locks.
 #![deny(unsafe_code)]
 
 use core::cmp::Ordering;
@@ -15,19 +14,13 @@ use ferro_core::probe_command::Command;
 use ferro_core::probe_command::Kind;
 use ferro_fast_relay::Channel;
 use ferro_kprobe::ProbeError;
-use ferro_sys::fs::fops::FileTable;
-use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::text_buffer::TextBuffer;
-use ferro_sys::fs::uaccess::UserDst;
-use ferro_sys::fs::uaccess::UserSrc;
-use ferro_sys::sync::refcounted::Shared;
 use ferro_sys::trace::lockdown;
 use kernel::fmt;
 use kernel::fmt::Write;
-use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;
-use kernel::rbtree::Entry as NameEntry;
+use kernel::rbtree::Entry as RBTreeEntry;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 use kernel::str::CString;
@@ -40,24 +33,21 @@ use crate::format;
 use crate::probe::Live;
 use crate::probe::Output;
 use crate::probe::Request;
-use crate::KprobeEvents;
 
 /// Maximum length of a line in bytes.
 const LINE_MAX: usize = 4096;
 
-/// Maximum length of a write in bytes.
-const WRITE_MAX: usize = 1 << 16;
-
 /// Maximum number of probes that are prepared and registered at once.
 const AT_ONCE: usize = 256;
 
-pub(crate) struct Entry {
-    pub(crate) name: Name,
+/// Registered probe, as user space named it.
+struct NamedProbe {
+    name: Name,
     symbol: CString,
     offset: u32,
     /// Arguments and conditions, as user space gave them.
     args: CString,
-    pub(crate) live: Live,
+    live: Live,
 }
 
 /// Probe to add, as parsed from a line.
@@ -69,18 +59,18 @@ struct New<'a> {
     args: Args<'a>,
 }
 
-/// Fields of an [`Entry`] besides the probe, and a tree node for it.
-struct Told {
+/// Fields of an [`NamedProbe`] besides the probe, and a tree node for it.
+struct Claimed {
     number: u16,
     name: Name,
     symbol: CString,
     offset: u32,
     args: CString,
-    room: RBTreeNodeReservation<u16, Entry>,
+    room: RBTreeNodeReservation<u16, NamedProbe>,
 }
 
 /// Name of a probe, ordered by its bytes.
-pub(crate) struct Name(CString);
+struct Name(CString);
 
 impl Name {
     /// Copies a name. Errors: -ENOMEM.
@@ -88,7 +78,7 @@ impl Name {
         Ok(Self(CString::try_from_fmt(fmt!("{name}"))?))
     }
 
-    pub(crate) fn text(&self) -> &CStr {
+    fn text(&self) -> &CStr {
         &self.0
     }
 }
@@ -114,13 +104,13 @@ impl Ord for Name {
 }
 
 #[derive(Default)]
-struct Table {
+struct State {
     /// Number of the last probe.
     last: u16,
     /// Numbers of the probes, even those being added, by name.
     names: RBTree<Name, u16>,
     /// Probes by number. This is the order in which they were added, until the numbers wrap.
-    entries: RBTree<u16, Entry>,
+    entries: RBTree<u16, NamedProbe>,
     /// Buffers for stacks, allocated for the first probe with a stack.
     rooms: Option<Arc<Rooms>>,
 }
@@ -129,11 +119,11 @@ struct Table {
 #[pin_data]
 pub(crate) struct Probes {
     #[pin]
-    table: Mutex<Table>,
+    state: Mutex<State>,
     channel: Arc<Channel>,
 }
 
-impl Table {
+impl State {
     /// Claims a name, and the free number that has been unused for the longest time. The number is
     /// not 0.
     ///
@@ -144,16 +134,16 @@ impl Table {
         let is_free = |number: &u16| *number != 0 && self.entries.get(number).is_none();
         let number = numbers.find(is_free).ok_or(ENOSPC)?;
         match self.names.entry(name) {
-            NameEntry::Occupied(_) => return Err(EEXIST),
-            NameEntry::Vacant(free) => free.insert(number, room),
+            RBTreeEntry::Occupied(_) => return Err(EEXIST),
+            RBTreeEntry::Vacant(free) => free.insert(number, room),
         };
         self.last = number;
         Ok(number)
     }
 
     /// Adds a probe with a claimed name and number.
-    fn add(&mut self, one: Told, live: Live) {
-        let Told {
+    fn add(&mut self, one: Claimed, live: Live) {
+        let Claimed {
             number,
             name,
             symbol,
@@ -161,7 +151,7 @@ impl Table {
             args,
             room,
         } = one;
-        let entry = Entry {
+        let entry = NamedProbe {
             name,
             symbol,
             offset,
@@ -171,7 +161,7 @@ impl Table {
         self.entries.insert(room.into_node(number, entry));
     }
 
-    /// Removes the probe of this name from the table. Errors: -ENOENT, -ENOMEM.
+    /// Removes the probe of this name from the registry. Errors: -ENOENT, -ENOMEM.
     fn take(&mut self, name: &str) -> Result<Live> {
         let number = self.names.remove(&Name::new(name)?).ok_or(ENOENT)?;
         let entry = self.entries.remove(&number).ok_or(ENOENT)?;
@@ -183,7 +173,7 @@ impl Probes {
     pub(crate) fn new(channel: Arc<Channel>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                table <- new_mutex!(Table::default()),
+                state <- new_mutex!(State::default()),
                 channel,
             }),
             GFP_KERNEL,
@@ -196,7 +186,7 @@ impl Probes {
     ///
     /// Errors, of the first line: -EINVAL for an unknown command, -EEXIST, -ENOENT, -ENOMEM, -EPERM
     /// if lockdown forbids a new probe, and errors of registering.
-    fn run(&self, text: &[u8]) -> Result<usize> {
+    pub(crate) fn run(&self, text: &[u8]) -> Result<usize> {
         let mut done = 0;
         match self.run_lines(text, &mut done) {
             Ok(()) => Ok(text.len()),
@@ -232,10 +222,10 @@ impl Probes {
     }
 
     fn remove_all(&self) {
-        let mut table = self.table.lock();
-        table.names = RBTree::new();
-        let mut removed = core::mem::take(&mut table.entries);
-        drop(table);
+        let mut state = self.state.lock();
+        state.names = RBTree::new();
+        let mut removed = core::mem::take(&mut state.entries);
+        drop(state);
         // Waits for the handlers, without the lock.
         Live::drop_all(core::iter::from_fn(|| {
             let (_, node) = removed.cursor_front_mut()?.remove_current();
@@ -247,19 +237,19 @@ impl Probes {
     fn remove(&self, names: &[&str]) -> (usize, Result) {
         let mut removed = KVVec::new();
         let mut result = Ok(());
-        let mut table = self.table.lock();
+        let mut state = self.state.lock();
         for name in names {
-            // Reserve first: otherwise this probe would be dropped with the table locked.
+            // Reserve first: otherwise this probe would be dropped with the registry locked.
             result = removed.reserve(1, GFP_KERNEL).map_err(Error::from);
             result = result.and_then(|()| {
-                let live = table.take(name)?;
+                let live = state.take(name)?;
                 Ok(removed.push(live, GFP_KERNEL)?)
             });
             if result.is_err() {
                 break;
             }
         }
-        drop(table);
+        drop(state);
         let count = removed.len();
         // Waits for the handlers without the lock, so other tasks need not wait.
         Live::drop_all(removed.into_iter());
@@ -275,11 +265,11 @@ impl Probes {
         if lockdown::forbids_probes() {
             return (0, Err(EPERM));
         }
-        let mut table = self.table.lock();
+        let mut state = self.state.lock();
         let mut count = 0;
         // In chunks: preparing the probes after a refused one is wasted.
         for some in all.chunks(AT_ONCE) {
-            if let Err(error) = self.add_to(&mut table, some, &mut count) {
+            if let Err(error) = self.add_to(&mut state, some, &mut count) {
                 return (count, Err(error));
             }
         }
@@ -287,16 +277,16 @@ impl Probes {
     }
 
     /// Adds one chunk and counts its probes in `count`.
-    fn add_to(&self, table: &mut Table, some: &[New<'_>], count: &mut usize) -> Result {
+    fn add_to(&self, state: &mut State, some: &[New<'_>], count: &mut usize) -> Result {
         // Reserve first: each claimed name is then added or given back.
-        let mut told = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
+        let mut claimed = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut prepared = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut requests = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut result = Ok(());
         for new in some {
-            let one = self.prepare(table, new);
+            let one = self.prepare(state, new);
             let pushed = one.and_then(|(one, reading, output)| {
-                told.push_within_capacity(one).map_err(|_| ENOMEM)?;
+                claimed.push_within_capacity(one).map_err(|_| ENOMEM)?;
                 let rest = (new.kind, reading, output);
                 prepared.push_within_capacity(rest).map_err(|_| ENOMEM)
             });
@@ -305,7 +295,7 @@ impl Probes {
                 break;
             }
         }
-        for (one, (kind, reading, output)) in told.iter().zip(prepared) {
+        for (one, (kind, reading, output)) in claimed.iter().zip(prepared) {
             let request = Request {
                 kind,
                 symbol: &one.symbol,
@@ -321,24 +311,24 @@ impl Probes {
             Err(error) => (KVVec::new(), Some(errno(error))),
         };
         let mut registered = registered.into_iter();
-        for one in told {
+        for one in claimed {
             match registered.next() {
                 Some(live) => {
-                    table.add(one, live);
+                    state.add(one, live);
                     *count = count.saturating_add(1);
                 }
-                None => drop(table.names.remove(&one.name)),
+                None => drop(state.names.remove(&one.name)),
             }
         }
         refusal.map_or(result, Err)
     }
 
     /// Prepares a probe for registration and claims its name.
-    fn prepare(&self, table: &mut Table, new: &New<'_>) -> Result<(Told, Reading, Output)> {
+    fn prepare(&self, state: &mut State, new: &New<'_>) -> Result<(Claimed, Reading, Output)> {
         let args = new.args;
-        let rooms = || match &table.rooms {
+        let rooms = || match &state.rooms {
             Some(rooms) => Ok(rooms.clone()),
-            None => Ok(table
+            None => Ok(state
                 .rooms
                 .insert(Arc::new(Rooms::new()?, GFP_KERNEL)?)
                 .clone()),
@@ -353,8 +343,8 @@ impl Probes {
             Name::new(new.name)?,
             RBTreeNodeReservation::new(GFP_KERNEL)?,
         );
-        let number = table.claim(Name::new(new.name)?)?;
-        let told = Told {
+        let number = state.claim(Name::new(new.name)?)?;
+        let claimed = Claimed {
             number,
             name,
             symbol,
@@ -362,29 +352,30 @@ impl Probes {
             args: text,
             room,
         };
-        Ok((told, reading, Output::new(number, self.channel.clone())))
+        Ok((claimed, reading, Output::new(number, self.channel.clone())))
     }
 
     /// Returns a line for each probe. New keys may be added at the ends of lines.
-    fn list(&self) -> Result<KVVec<u8>> {
+    pub(crate) fn list(&self) -> Result<KVVec<u8>> {
         let mut text = TextBuffer::new();
-        for entry in self.table.lock().entries.values() {
+        for entry in self.state.lock().entries.values() {
             entry.write(&mut text).map_err(|_| ENOMEM)?;
         }
         Ok(text.into_bytes())
     }
 
     /// Returns the description of the records.
-    fn format(&self) -> Result<KVVec<u8>> {
+    pub(crate) fn format(&self) -> Result<KVVec<u8>> {
         let mut text = TextBuffer::new();
         format::write_plain(&mut text).map_err(|_| ENOMEM)?;
-        for entry in self.table.lock().entries.values() {
-            format::write(entry, &mut text).map_err(|_| ENOMEM)?;
+        for entry in self.state.lock().entries.values() {
+            entry.describe(&mut text).map_err(|_| ENOMEM)?;
         }
         Ok(text.into_bytes())
     }
 
-    fn lost(&self) -> Result<KVVec<u8>> {
+    /// Returns the number of lost records as text.
+    pub(crate) fn lost(&self) -> Result<KVVec<u8>> {
         let mut text = TextBuffer::new();
         let lost = self.channel.lost();
         text.write_fmt(fmt!("{lost}\n")).map_err(|_| ENOMEM)?;
@@ -448,8 +439,13 @@ fn errno(error: ProbeError) -> Error {
     }
 }
 
-impl Entry {
-    pub(crate) fn args(&self) -> Args<'_> {
+impl NamedProbe {
+    /// Describes its records.
+    fn describe(&self, text: &mut TextBuffer) -> fmt::Result {
+        format::write(self.name.text(), self.live.number(), self.args(), text)
+    }
+
+    fn args(&self) -> Args<'_> {
         let text = self.args.to_str().unwrap_or_default();
         // The text was parsed before the probe was made.
         Args::parse(text, self.live.kind() == Kind::Return).unwrap_or_default()
@@ -501,67 +497,4 @@ fn list(text: &mut TextBuffer, key: &str, words: &str) -> fmt::Result {
         }
     }
     Ok(())
-}
-
-/// Content of a debugfs file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shows {
-    /// List of the probes. This file takes commands.
-    Probes,
-    /// Description of the records.
-    Format,
-    /// Number of lost records.
-    Lost,
-}
-
-/// File with a snapshot, taken when it was opened.
-pub(crate) struct ProbesFile {
-    shows: Shows,
-    probes: Arc<Probes>,
-    text: KVVec<u8>,
-}
-
-impl ProbesFile {
-    pub(crate) fn new(shows: Shows, probes: Arc<Probes>) -> Self {
-        Self {
-            shows,
-            probes,
-            text: KVVec::new(),
-        }
-    }
-}
-
-pub(crate) static PROBES_FILE: FileTable<Shared<ProbesFile>> =
-    FileTable::new(this_module::<KprobeEvents>());
-
-impl NodeOps for ProbesFile {
-    fn snapshot(&self) -> Result<Option<Self>> {
-        let probes = self.probes.clone();
-        let text = match self.shows {
-            Shows::Probes => probes.list()?,
-            Shows::Format => probes.format()?,
-            Shows::Lost => probes.lost()?,
-        };
-        let shows = self.shows;
-        Ok(Some(Self {
-            shows,
-            probes,
-            text,
-        }))
-    }
-
-    fn read(&self, to: &mut UserDst) -> Result {
-        to.copy_at_position(&self.text)
-    }
-
-    fn write(&self, from: &UserSrc) -> Result {
-        if self.shows != Shows::Probes || from.len() > WRITE_MAX {
-            return Err(EINVAL);
-        }
-        let mut text = KVVec::new();
-        text.resize(from.len(), 0, GFP_KERNEL)?;
-        from.bytes(&mut text)?;
-        from.take(self.probes.run(&text)?);
-        Ok(())
-    }
 }
