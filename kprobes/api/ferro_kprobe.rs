@@ -60,8 +60,6 @@ mod argument;
 mod context;
 mod entry;
 mod error;
-#[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
-mod leaving;
 mod probe;
 mod raw;
 mod retprobe;

@@ -18,6 +18,7 @@ mod entries;
 mod handlers;
 mod registering;
 mod returns;
+mod self_removal;
 
 /// Numbers noted by handlers.
 struct Notes<const N: usize>([Atomic<usize>; N]);

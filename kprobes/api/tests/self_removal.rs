@@ -132,7 +132,7 @@ impl ProbeHandler for Sleeper {
     }
 }
 
-#[kunit_tests(ferro_kprobe_leaving)]
+#[kunit_tests(ferro_kprobe_self_removal)]
 mod suite {
     use super::*;
     use crate::entry_probe;
