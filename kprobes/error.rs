@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Errors of registering a probe.
+//! Errors of registering a probe, the rules that refuse one, and the log of refused probes.
+//!
+//! Contexts: any; the log process, sleeps, with the engine's mutex.
 #![deny(unsafe_code)]
 
+use ferro_core::blacklist_names::Reason;
 use ferro_core::insn::Unprobeable;
+use ferro_kprobes_builtin::raw::blacklist::Forbidden;
+use ferro_kprobes_builtin::raw::blacklist::Rule;
 use ferro_sys::code::text::NotWritten;
-
 use kernel::alloc::AllocError;
 use kernel::fmt;
 use kernel::prelude::*;
-
-use crate::refusal::Refusal;
 
 /// Reason why a probe cannot be registered, enabled or disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,5 +139,93 @@ fn why_unprobeable(rule: Unprobeable) -> &'static str {
         Unprobeable::ForcedEmulation => "the signature of forced emulation",
         Unprobeable::VendorDependent => "a branch that vendors execute differently",
         Unprobeable::OperandOutOfReach => "a call or jump whose operand cannot be read",
+    }
+}
+
+/// Reason why kprobes, or the rest of the kernel, do not allow a probe at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Not code.
+    NotText,
+    /// Code that the kernel shows to processes.
+    Gate,
+    /// Code marked as not to be probed.
+    Marked(Forbidden),
+    /// Code that a static key patches.
+    JumpLabel,
+    /// Code that a static call patches.
+    StaticCall,
+    /// A BUG() or WARN(), which is found by its address in a table.
+    Bug,
+    /// An instruction that the handler of its fault, or of a trap after it, decodes in place.
+    Decoded,
+    /// Code refused by its name.
+    Named(Reason),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rule = match self {
+            Self::NotText => "not code of the kernel or a module",
+            Self::Gate => "code that processes see",
+            Self::Marked(forbidden) => match forbidden.rule {
+                Rule::KprobesText => "it is __kprobes code",
+                Rule::NoinstrText => "it is noinstr code",
+                Rule::EntryText => "it is entry code",
+                Rule::NokprobeSymbol => "it is a NOKPROBE_SYMBOL()",
+                Rule::Added => "the kernel has put it on its list",
+            },
+            Self::JumpLabel => "a static key patches it",
+            Self::StaticCall => "a static call patches it",
+            Self::Bug => "the place of a BUG() or WARN()",
+            Self::Decoded => "the handler of a fault or trap looks at the instruction",
+            Self::Named(reason) => match reason {
+                Reason::Preamble => "data in front of a function",
+                Reason::StaticCall => "a static call patches it",
+                Reason::Thunk => "indirect branches or returns run through it",
+                Reason::Template => "ftrace copies and patches it",
+                Reason::Early => "a CPU that comes executes it before it handles breakpoints",
+                Reason::Idle => "a CPU that is idle or has gone waits in it",
+                Reason::Sanitizer => "instrumented code calls it everywhere",
+                Reason::Own => "code that kprobes run on",
+            },
+        };
+        f.write_str(rule)
+    }
+}
+
+/// Number of lines to keep.
+const KEPT: usize = 64;
+
+/// Log of the latest refused probes, each with the reason, which an errno does not tell. debugfs
+/// `kprobes/refused` shows the lines, the latest last.
+///
+/// The kernel log does not have them: a user with the right to add probes could fill it.
+#[derive(Default)]
+pub(crate) struct RefusedLog {
+    lines: KVVec<KVVec<u8>>,
+}
+
+impl RefusedLog {
+    /// Appends a line, unless it repeats the last one. The oldest line makes room for it.
+    pub(crate) fn push(&mut self, line: KVVec<u8>) {
+        if self.lines.last() == Some(&line) {
+            return;
+        }
+        if self.lines.len() >= KEPT {
+            // At least one line exists.
+            let _ = self.lines.remove(0);
+        }
+        // The line is lost if there is no memory.
+        let _ = self.lines.push(line, GFP_KERNEL);
+    }
+
+    /// Returns all lines in one text. Errors: -ENOMEM.
+    pub(crate) fn text(&self) -> Result<KVVec<u8>> {
+        let mut text = KVVec::new();
+        for line in &self.lines {
+            text.extend_from_slice(line, GFP_KERNEL)?;
+        }
+        Ok(text)
     }
 }

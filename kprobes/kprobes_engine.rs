@@ -8,8 +8,8 @@
 //!   front of the registry,
 //! - `registry.rs` has the engine's mutex, `state.rs` the state under it; `batch.rs`, `arming.rs`
 //!   and `reclaim.rs` have the operations on it, `registered_point.rs` its points,
-//! - `probe_address.rs` finds and checks addresses, `refusal.rs` has the rules, `refused.rs` the
-//!   log of refused probes,
+//! - `probe_address.rs` finds and checks addresses, `error.rs` has the rules that refuse a probe,
+//!   and the log of refused probes,
 //! - `optprobe.rs` has the life of optprobes: `optimize.rs` places the jumps, `unoptimize.rs`
 //!   removes them after their last probe, `can_optimize.rs` tells where they may stand,
 //!   `detour_word.rs` has the addresses of the copies,
@@ -40,8 +40,6 @@ mod probe_address;
 mod probe_point;
 mod raw;
 mod reclaim;
-mod refusal;
-mod refused;
 mod registered_point;
 mod registration;
 mod registry;

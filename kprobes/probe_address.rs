@@ -27,7 +27,7 @@ use ferro_sys::code::text::BREAKPOINT;
 use kernel::prelude::*;
 
 use crate::error::Error;
-use crate::refusal::Refusal;
+use crate::error::Refusal;
 
 /// A checked address, at which no rule refuses a probe.
 pub(crate) struct Permit {

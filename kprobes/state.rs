@@ -13,10 +13,10 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
 
+use crate::error::RefusedLog;
 use crate::ftrace_probes::FtraceCalls;
 use crate::optimize::Pass;
 use crate::probe_point::Point;
-use crate::refused::Refused;
 use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
 use crate::registered_point::PointMaps;
@@ -59,7 +59,7 @@ pub(crate) struct Engine {
     /// Number of points that use a detour.
     pub(crate) detours: usize,
     /// The latest refused probes.
-    pub(crate) refused: Refused,
+    pub(crate) refused: RefusedLog,
     /// Room for addresses of points with jumps to remove.
     pub(crate) leaving: KVVec<usize>,
 }
@@ -85,7 +85,7 @@ impl Engine {
             jumps_failed: false,
             idle_from: None,
             detours: 0,
-            refused: Refused::default(),
+            refused: RefusedLog::default(),
             leaving: KVVec::with_capacity(LEAVING, GFP_KERNEL)?,
         })
     }
