@@ -10,6 +10,9 @@
 
 use ferro_core::insn::jump::JUMP_LEN;
 use ferro_core::insn::Emulation;
+use ferro_kprobes_builtin::raw::current_kprobe;
+use ferro_kprobes_builtin::raw::current_kprobe::End;
+use ferro_kprobes_builtin::raw::current_kprobe::Running;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::code::text;
@@ -24,9 +27,6 @@ use crate::probe_point::Execution;
 use crate::probe_point::Point;
 use crate::raw::address_map::AddressMap;
 use crate::raw::address_map::Found;
-use crate::raw::current_kprobe;
-use crate::raw::current_kprobe::End;
-use crate::raw::current_kprobe::Running;
 use crate::raw::detour;
 use crate::raw::extable::fix_up;
 use crate::raw::kprobe::Kprobe;
@@ -145,7 +145,7 @@ pub(crate) fn died(regs: &Regs) {
 
 /// Handles a fault while handlers run. Returns true if the probe has handled it.
 fn fault_in_handler(regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> bool {
-    current_kprobe::current(here).is_some_and(|probe| handle_fault(probe, regs, trapnr))
+    Kprobe::running(here).is_some_and(|probe| handle_fault(probe, regs, trapnr))
 }
 
 /// Calls a probe's fault handler. Faults of that handler itself are not passed to it.
@@ -172,7 +172,7 @@ impl<'a> Found<'a, Point> {
         // The usual case, without a walk. The other cases are functions of their own, so that this
         // one saves no registers for them.
         current_kprobe::run(|running| {
-            running.enter(probe);
+            running.enter(probe.shared());
             match probe.pre(trap) {
                 false => self.execute(trap),
                 true => self.keep_out(trap),
@@ -195,13 +195,13 @@ impl<'a> Found<'a, Point> {
             return self.hit_all(trap);
         };
         current_kprobe::run(|running| {
-            running.enter(probe);
+            running.enter(probe.shared());
             if probe.pre(trap) {
                 self.keep_out(trap);
                 return End::Over;
             }
             let end = self.execute_and_finish(running, trap, |running, trap| {
-                running.enter(probe);
+                running.enter(probe.shared());
                 probe.post(trap);
             });
             self.keep_out(trap);
@@ -241,7 +241,7 @@ impl<'a> Found<'a, Point> {
             match self.probes().before() {
                 // The usual case, without a walk.
                 Some(probe) => {
-                    running.enter(probe);
+                    running.enter(probe.shared());
                     if !probe.pre(regs) {
                         regs.set_ip(ip);
                     }
@@ -263,7 +263,7 @@ impl<'a> Found<'a, Point> {
         current_kprobe::run(|running| {
             match self.probes().around() {
                 Some(probe) => {
-                    running.enter(probe);
+                    running.enter(probe.shared());
                     if !probe.pre(regs) {
                         probe.post_at(regs, |regs| regs.set_ip(self.next));
                         regs.set_ip(ip);
@@ -345,7 +345,7 @@ impl<'a> Found<'a, Point> {
             let mut probes = self.probes().iter();
             probes.any(|probe| {
                 probe.is_enabled() && !probe.has_post() && {
-                    running.enter(probe);
+                    running.enter(probe.shared());
                     probe.pre(regs)
                 }
             })
@@ -375,7 +375,7 @@ impl<'a> Found<'a, Point> {
     #[inline(always)]
     fn call_pre(self, running: &mut Running<'a>, regs: &mut Regs) -> bool {
         for probe in self.probes().iter().filter(|p| p.is_enabled()) {
-            running.enter(probe);
+            running.enter(probe.shared());
             if probe.pre(regs) {
                 return true;
             }
@@ -387,7 +387,7 @@ impl<'a> Found<'a, Point> {
     #[inline(always)]
     fn call_post(self, running: &mut Running<'a>, regs: &mut Regs) {
         for probe in self.probes().iter().filter(|p| p.is_enabled()) {
-            running.enter(probe);
+            running.enter(probe.shared());
             probe.post(regs);
         }
     }
@@ -487,7 +487,7 @@ impl<'a> Found<'a, Point> {
                 self.execute(trap);
                 return End::Over;
             };
-            return End::InCopy(running.leave_to_copy(trap, first));
+            return End::InCopy(running.leave_to_copy(trap, first.shared()));
         }
         if self.execute_once(trap) {
             finish(running, trap);

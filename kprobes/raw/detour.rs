@@ -19,6 +19,7 @@ use ferro_core::insn::jump::Branch;
 use ferro_core::insn::jump::Displaced;
 use ferro_core::insn::jump::Frame;
 use ferro_core::insn::jump::Reason;
+use ferro_kprobes_builtin::raw::current_kprobe;
 use ferro_sys::code::jump_site::JumpBatch;
 use ferro_sys::code::jump_site::JumpedSite;
 use ferro_sys::code::regs::Regs;
@@ -38,7 +39,6 @@ use kernel::sync::atomic::Full;
 use kernel::sync::Arc;
 
 use super::address_map::Found;
-use super::current_kprobe;
 use super::trap_frame::SHORT_OFFSETS;
 use crate::detour_word::Parts;
 use crate::error::Error;

@@ -9,11 +9,14 @@ use core::ptr::addr_of_mut;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
+use ferro_kprobes_builtin::raw::current_kprobe;
 use ferro_sys::code::regs::Regs;
+use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::sync::shared_word;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
+use kernel::types::Opaque;
 
 use super::address_map::GracePeriod;
 
@@ -77,6 +80,23 @@ impl<'a> Kprobe<'a> {
     pub(crate) unsafe fn from_raw(kprobe: NonNull<bindings::kprobe>) -> Self {
         // INVARIANT: The caller guarantees it.
         Self(kprobe, PhantomData)
+    }
+
+    /// Returns the probe with running handlers on this CPU, if any.
+    pub(crate) fn running(here: &'a PreemptOff) -> Option<Self> {
+        let probe = current_kprobe::running(here)?;
+        // SAFETY: Not NULL. It was a `Kprobe` when `Running::enter()` got it, or it is the start of
+        // a kretprobe whose handler is running, or the busy one, which has no handlers. It stays
+        // for `'a`, as the function guarantees.
+        unsafe { Self::new(probe.get()) }
+    }
+
+    /// Returns the client's structure, which others change.
+    #[inline(always)]
+    pub(crate) fn shared(self) -> &'a Opaque<bindings::kprobe> {
+        // SAFETY: By the type invariant it is there for `'a`; the type has the same layout, and
+        // allows changes.
+        unsafe { self.0.cast().as_ref() }
     }
 
     /// Returns its address, which identifies it here.

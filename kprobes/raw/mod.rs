@@ -4,7 +4,6 @@
 
 pub(crate) mod address_map;
 mod alu;
-pub(crate) mod current_kprobe;
 pub(crate) mod detour;
 pub(crate) mod die_notifier;
 pub(crate) mod extable;
