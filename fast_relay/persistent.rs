@@ -28,6 +28,8 @@ use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::fs::uaccess::UserSrc;
 use ferro_sys::mm::reserve_mem::Reserved;
+use ferro_sys::static_mutex;
+use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::rcu_slot::RcuSlot;
 use ferro_sys::sync::refcounted::Shared;
 use ferro_sys::trace::lockdown;
@@ -40,7 +42,6 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Relaxed;
 
-use crate::raw::mutex::EarlyMutex;
 use crate::raw::persistent::origin;
 use crate::raw::persistent::Dumper;
 use crate::raw::persistent::FlightMem;
@@ -57,11 +58,15 @@ const NAMES: usize = 8;
 /// Longest line that the control file takes, in bytes: a command and a name.
 const LINE: usize = 32;
 
-/// The known persistent memory.
-static FLIGHTS: EarlyMutex<Flights> = EarlyMutex::of_flights(Flights {
-    dir: None,
-    known: KVec::new(),
-});
+/// The known persistent memory. C defines the mutex: channels may be opened before Rust could
+/// initialise one.
+static FLIGHTS: StaticMutex<Flights> = static_mutex!(
+    relay_fast_flight_mutex,
+    Flights {
+        dir: None,
+        known: KVec::new(),
+    }
+);
 
 /// The open channels in persistent memory, for [`dump`].
 static OPEN: [RcuSlot<Shared<Place>>; NAMES] = [const { RcuSlot::new() }; NAMES];

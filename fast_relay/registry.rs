@@ -10,15 +10,17 @@ use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
+use ferro_sys::static_mutex;
+use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
 use crate::channel_state::Inner;
-use crate::raw::mutex::EarlyMutex;
 
-/// The open channels.
-static CHANNELS: EarlyMutex<KVec<ARef<Shared<Inner>>>> = EarlyMutex::of_registry(KVec::new());
+/// The open channels. C defines the mutex: channels may be opened before Rust could initialise one.
+static CHANNELS: StaticMutex<KVec<ARef<Shared<Inner>>>> =
+    static_mutex!(relay_fast_mutex, KVec::new());
 
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///

@@ -2,11 +2,13 @@
 
 //! Registry of the files in debugfs `gcov/`.
 //!
-//! Contexts: process, sleeps. Locks: `ENGINE`, within the lock that constructors take and the lock
-//! of `builtin/tree.c`. `raw/mutex.rs` lists the locks within `ENGINE`.
+//! Contexts: process, sleeps. Locks, outermost first: the lock that constructors take or the lock
+//! of `builtin/tree.c`, `ENGINE`, the mutex of the list of homes, a file's, a home's.
 #![deny(unsafe_code)]
 
 use ferro_sys::fs::fops::FileTable;
+use ferro_sys::static_mutex;
+use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::refcounted::Shared;
 use kernel::fmt;
 use kernel::prelude::*;
@@ -23,7 +25,6 @@ use crate::namespace::Listed;
 use crate::namespace::Node;
 use crate::namespace::Tree;
 use crate::raw::hooks::Offer;
-use crate::raw::mutex::EngineMutex;
 use crate::raw::object::Candidate;
 use crate::raw::object::Loaded;
 use crate::raw::object::Name;
@@ -60,7 +61,7 @@ struct Engine {
     spare: KVVec<u8>,
 }
 
-static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
+static ENGINE: StaticMutex<Option<Engine>> = static_mutex!(ferro_gcov_mutex, None);
 
 /// Calls `f` with the engine. Files that `f` removes cannot be looked up when this returns.
 fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {

@@ -10,7 +10,7 @@
 //!
 //! Contexts: logging any, NMI included, without locks; registering process.
 
-/// Prefix of what this crate prints.
+/// Prefix of this crate's log messages.
 const __LOG_PREFIX: &[u8] = b"ferro_klog\0";
 
 mod error;

@@ -10,6 +10,8 @@
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
+use ferro_sys::static_mutex;
+use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -17,10 +19,9 @@ use kernel::sync::aref::ARef;
 use crate::buf::Buf;
 use crate::channel::Channel;
 use crate::channel::OpenRequest;
-use crate::raw::mutex::RegistryMutex;
 
-/// The open channels.
-static CHANNELS: RegistryMutex<KVec<Open>> = RegistryMutex::new(KVec::new());
+/// The open channels. C defines the mutex: channels may be opened before Rust could initialise one.
+static CHANNELS: StaticMutex<KVec<Open>> = static_mutex!(relay_rust_mutex, KVec::new());
 
 /// An open channel and its references to its buffers.
 pub(crate) struct Open {

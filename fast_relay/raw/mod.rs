@@ -3,6 +3,5 @@
 //! Code of fast channels that needs `unsafe`.
 
 pub(crate) mod module_notifier;
-pub(crate) mod mutex;
 pub(crate) mod persistent;
 pub(crate) mod ring;

@@ -5,7 +5,6 @@
 mod counter_ranges;
 pub(crate) mod hooks;
 mod llvm;
-pub(crate) mod mutex;
 pub(crate) mod object;
 pub(crate) mod owner;
 pub(crate) mod takeover;

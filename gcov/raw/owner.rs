@@ -11,6 +11,7 @@ use core::num::NonZeroUsize;
 use ferro_core::gcov::Memory;
 use ferro_core::gcov::MergeFunction;
 use ferro_core::gcov::Unreadable;
+use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_char;
@@ -54,9 +55,7 @@ pub(crate) struct Home {
 }
 
 /// All homes that have objects.
-static HOMES: StaticMutex<KVec<Arc<Home>>> =
-    // SAFETY: `builtin.c` defines the mutex with `DEFINE_MUTEX()` for this, and is never unloaded.
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_gcov_homes_mutex, KVec::new()) };
+static HOMES: StaticMutex<KVec<Arc<Home>>> = static_mutex!(ferro_gcov_homes_mutex, KVec::new());
 
 impl Home {
     /// Returns the home of an address. Errors: -EFAULT if the address is in neither the kernel nor

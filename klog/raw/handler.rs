@@ -11,6 +11,7 @@ use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
+use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_int;
@@ -31,10 +32,7 @@ pub(crate) type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
 static HANDLER: Atomic<*mut c_void> = Atomic::new(core::ptr::null_mut());
 
 /// Held while the handler changes; has the last number that was given to an [`Owner`].
-static LAST: StaticMutex<u64> =
-    // SAFETY: `printk.c` defines the mutex with `DEFINE_MUTEX()`, in the kernel's image, and only
-    // this static uses it.
-    unsafe { StaticMutex::new(&raw mut bindings::klog_rust_mutex, NO_OWNER) };
+static LAST: StaticMutex<u64> = static_mutex!(klog_rust_mutex, NO_OWNER);
 
 /// Owner of the current handler. Changes with [`HANDLER`], under the lock.
 ///
@@ -88,7 +86,7 @@ pub(crate) unsafe fn log(data: *const c_void, len: c_int) {
 pub fn write(data: &[u8]) {
     let len = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
     // SAFETY: `len` is at most the length of the slice. Its bytes are readable and do not change
-    // while it is borrowed.
+    // during the borrow.
     unsafe { log(data.as_ptr().cast(), len) };
 }
 

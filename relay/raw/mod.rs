@@ -4,4 +4,3 @@
 
 pub(crate) mod abi;
 pub(crate) mod client;
-pub(crate) mod mutex;

@@ -10,10 +10,10 @@ use core::ptr::NonNull;
 
 use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
+use ferro_sys::static_mutex;
 use ferro_sys::sync::deferred_drop::Deferred;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -70,10 +70,7 @@ pub(crate) trait Parts: Send + Sync {
 
 /// Locks the list of clients' objects.
 fn kept() -> StaticGuard<KVec<KBox<dyn Parts>>> {
-    // SAFETY: `exports.c` defines the mutex with `DEFINE_MUTEX()`, in the same module, and only
-    // this static uses it.
-    static KEPT: StaticMutex<KVec<KBox<dyn Parts>>> =
-        unsafe { StaticMutex::new(&raw mut bindings::relay_api_mutex, KVec::new()) };
+    static KEPT: StaticMutex<KVec<KBox<dyn Parts>>> = static_mutex!(relay_api_mutex, KVec::new());
     KEPT.lock()
 }
 

@@ -15,6 +15,7 @@ use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 
 use crate::code::regs::Regs;
+use crate::static_mutex;
 use crate::sync::mutex::StaticMutex;
 
 /// Handler for a function's entry.
@@ -41,9 +42,7 @@ pub struct FtraceOps<H: FtraceHandler> {
 // SAFETY: `with()` uses `sites` with the mutex held; ftrace uses `ops`, with locks of its own.
 unsafe impl<H: FtraceHandler> Sync for FtraceOps<H> {}
 
-// SAFETY: `ftrace.c` defines the mutex with `DEFINE_MUTEX()` for this purpose.
-static LOCK: StaticMutex<()> =
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_ftrace_ops_lock, ()) };
+static LOCK: StaticMutex<()> = static_mutex!(ferro_ftrace_ops_lock, ());
 
 impl<H: FtraceHandler> FtraceOps<H> {
     /// Makes a set for a handler that may change registers. Other users may redirect the same

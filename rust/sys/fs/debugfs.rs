@@ -24,6 +24,7 @@ use crate::fs::dentry::Dentry;
 use crate::fs::fops::FileOps;
 use crate::fs::fops::FileTable;
 use crate::hook::is_going;
+use crate::static_mutex;
 use crate::sync::deferred_drop::may_sleep;
 use crate::sync::deferred_drop::Deferred;
 use crate::sync::mutex::StaticGuard;
@@ -292,9 +293,7 @@ unsafe impl Send for Listed {}
 
 /// Locks the list of nodes made by modules.
 fn listed() -> StaticGuard<KVVec<Listed>> {
-    static LISTED: StaticMutex<KVVec<Listed>> =
-        // SAFETY: A mutex from DEFINE_MUTEX(), with no other purpose.
-        unsafe { StaticMutex::new(&raw mut bindings::ferro_debugfs_lock, KVVec::new()) };
+    static LISTED: StaticMutex<KVVec<Listed>> = static_mutex!(ferro_debugfs_lock, KVVec::new());
     LISTED.lock()
 }
 

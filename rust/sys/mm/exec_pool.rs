@@ -21,6 +21,7 @@ use kernel::prelude::*;
 
 use crate::code::text;
 use crate::code::text::TextMutex;
+use crate::static_mutex;
 use crate::sync::mutex::StaticMutex;
 
 mod map;
@@ -270,17 +271,14 @@ impl Pool {
     }
 }
 
-// SAFETY: `text.c` defines it with `DEFINE_MUTEX()`, and only this pool uses it.
-static POOL: StaticMutex<Pool> = unsafe {
-    StaticMutex::new(
-        &raw mut bindings::ferro_exec_pool_lock,
-        Pool {
-            classes: [const { Class::EMPTY }; SIZES.len()],
-            grace_period: false,
-            used: 0,
-        },
-    )
-};
+static POOL: StaticMutex<Pool> = static_mutex!(
+    ferro_exec_pool_lock,
+    Pool {
+        classes: [const { Class::EMPTY }; SIZES.len()],
+        grace_period: false,
+        used: 0,
+    }
+);
 
 /// Room for a piece of code. It has breakpoints or older code until it is written.
 ///

@@ -14,13 +14,12 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use super::pages::PageBuf;
+use crate::static_mutex;
 use crate::sync::mutex::StaticMutex;
 
 type Range = (u64, usize);
 
-// SAFETY: `helpers.c` defines the mutex with `DEFINE_MUTEX()` for this purpose.
-static CLAIMS: StaticMutex<KVec<Range>> =
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_reserve_mem_mutex, KVec::new()) };
+static CLAIMS: StaticMutex<KVec<Range>> = static_mutex!(ferro_reserve_mem_mutex, KVec::new());
 
 /// Reserved memory, which exists as long as the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,8 +28,8 @@ unsafe impl<T: Send> Sync for StaticMutex<T> {}
 impl<T> StaticMutex<T> {
     /// # Safety
     ///
-    /// `lock` points to a mutex with static lifetime, initialised by `DEFINE_MUTEX()`, which
-    /// protects nothing else.
+    /// `lock` points to a mutex with static lifetime, initialised by `DEFINE_MUTEX()`. Use
+    /// [`static_mutex!`](crate::static_mutex!) instead, which ensures that.
     pub const unsafe fn new(lock: *mut bindings::mutex, data: T) -> Self {
         Self {
             lock,
@@ -46,6 +46,22 @@ impl<T> StaticMutex<T> {
             _not_send: NotThreadSafe,
         }
     }
+}
+
+/// Makes a [`StaticMutex`] of a C mutex, for a static: `static_mutex!(NAME, DATA)`, where the
+/// kernel's bindings have `extern struct mutex NAME`. Each mutex is for one static: a second one
+/// would share the mutex, and taking both would deadlock.
+#[macro_export]
+macro_rules! static_mutex {
+    ($name:ident, $data:expr) => {
+        match $data {
+            // SAFETY: A C file defines the extern mutex with `DEFINE_MUTEX()`. If other code locks
+            // it too, it still lets only one task at a time access this data.
+            data => unsafe {
+                $crate::sync::mutex::StaticMutex::new(&raw mut ::kernel::bindings::$name, data)
+            },
+        }
+    };
 }
 
 /// The right to use the data of a [`StaticMutex`].
