@@ -12,10 +12,13 @@ use ferro_core::ring::Words;
 use ferro_sys::cpu::irq_work::WithIrqWork;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::fops::events;
+use ferro_sys::fs::fops::FileOps;
 use ferro_sys::fs::fops::MmapRequest;
 use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::impl_always_refcounted;
 use ferro_sys::mm::pages::PageRef;
 use ferro_sys::sync::refcounted::first_ref;
+use ferro_sys::sync::refcounted::Counted;
 use ferro_sys::sync::refcounted::Shared;
 use ferro_sys::sync::wait::WaitQueue;
 use kernel::new_mutex;
@@ -33,7 +36,7 @@ use crate::raw::ring::RingMem;
 /// A buffer. Its channel and each open file or mapping hold a reference.
 #[pin_data]
 pub(crate) struct Buffer {
-    pub(crate) count: Refcount,
+    count: Refcount,
     memory: ARef<Shared<RingMem>>,
     /// Queue of waiting readers, with the work that wakes them.
     #[pin]
@@ -42,6 +45,17 @@ pub(crate) struct Buffer {
     #[pin]
     reading: Mutex<()>,
 }
+
+// SAFETY: `Buffer::new()`, the only constructor as the fields are private, makes instances in a
+// pinned box with a count of 1; only the code that `impl_always_refcounted!` generates lowers the
+// count.
+#[expect(unsafe_code)]
+unsafe impl Counted for Buffer {
+    fn count(&self) -> &Refcount {
+        &self.count
+    }
+}
+impl_always_refcounted!(Buffer);
 
 impl Buffer {
     /// Makes the empty buffer of `cpu`, without a file. A persistent channel's buffer is in
@@ -68,11 +82,6 @@ impl Buffer {
     /// Returns the memory.
     pub(crate) fn memory(&self) -> &ARef<Shared<RingMem>> {
         &self.memory
-    }
-
-    /// Returns the queue of waiting readers.
-    pub(crate) fn readers(&self) -> &WaitQueue {
-        &self.readers
     }
 
     /// Wakes waiting readers: their data may be there, or they can make room.
@@ -103,13 +112,24 @@ impl Buffer {
         bytes
     }
 
-    /// `read()`: copies and consumes as many complete records as fit, without padding. A record is
+    /// Closes the buffer after the last write.
+    pub(crate) fn close(&self) {
+        self.memory.set_closed();
+        self.readers.sync();
+        self.readers.wake_all();
+    }
+}
+
+impl FileOps for Buffer {
+    const MAPPABLE: bool = true;
+
+    /// Copies and consumes as many complete records as fit, without padding. A record is
     /// never split: a reader that was overtaken continues at a record's start, too.
     ///
     /// An empty buffer reads as 0 bytes. Errors: -EMSGSIZE if the next record does not fit, -EBUSY
     /// if another reader has moved the position at the same time, -EFAULT; each only if nothing has
     /// been copied. Bytes that were not copied are not consumed.
-    pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
+    fn read(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
             let consumed = self.memory.consumed();
@@ -146,9 +166,13 @@ impl Buffer {
         Ok(())
     }
 
-    /// `poll()`: readable if the data reach the reader's watermark, if a record was lost because
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        Some(&self.readers)
+    }
+
+    /// Readable if the data reach the reader's watermark, if a record was lost because
     /// the buffer was full, or if the channel is closed and data are left.
-    pub(crate) fn poll_events(&self) -> u32 {
+    fn events(&self) -> u32 {
         if self.memory.is_closed() {
             let left = self.memory.next_run(self.memory.consumed()).1.is_some();
             let readable = match left {
@@ -169,10 +193,14 @@ impl Buffer {
         }
     }
 
-    /// `mmap()`: maps any pages read-only, or the reader's page alone, writable.
+    fn size(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Allows mappings of any pages, read-only, or of the reader's page alone, writable.
     ///
     /// Errors: -EINVAL past the end, -EPERM for another writable mapping.
-    pub(crate) fn check_mmap(&self, request: &MmapRequest) -> Result {
+    fn mmap(&self, request: &MmapRequest) -> Result {
         let start = request.page_offset.checked_mul(PAGE_SIZE).ok_or(EINVAL)?;
         let end = start.checked_add(request.size).ok_or(EINVAL)?;
         if end > self.memory.len() {
@@ -188,15 +216,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Returns a page for a mapping.
-    pub(crate) fn page_at(&self, index: usize) -> Option<PageRef> {
+    fn page(&self, index: usize) -> Option<PageRef> {
         self.memory.page(index)
-    }
-
-    /// Closes the buffer after the last write.
-    pub(crate) fn close(&self) {
-        self.memory.set_closed();
-        self.readers.sync();
-        self.readers.wake_all();
     }
 }

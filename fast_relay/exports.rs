@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! C functions of `<linux/ferrotrace_relay.h>`, and the file operations of buffers.
+//! C functions of `<linux/ferrotrace_relay.h>`.
 //!
 //! Contexts: as the header says.
 
@@ -15,21 +15,12 @@ use ferro_core::ring::TIME_BYTES;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::fs::debugfs::DirRef;
-use ferro_sys::fs::fops::FileOps;
-use ferro_sys::fs::fops::MmapRequest;
-use ferro_sys::fs::uaccess::UserDst;
-use ferro_sys::impl_always_refcounted;
-use ferro_sys::mm::pages::PageRef;
-use ferro_sys::sync::refcounted::Counted;
-use ferro_sys::sync::wait::WaitQueue;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_uint;
 use kernel::prelude::*;
 use kernel::str::CString;
-use kernel::sync::Refcount;
 
-use crate::buffer::Buffer;
 use crate::channel_state::Inner;
 use crate::files::Files;
 use crate::files::Parent;
@@ -42,46 +33,6 @@ use crate::registry;
 const FILE_MODE: u16 = 0o600;
 
 static_assert!(offset_of!(Inner, slots) == 0);
-
-// SAFETY: `Buffer::new()`, the only constructor as the fields are private, makes instances in a
-// pinned box with a count of 1; only the code that `impl_always_refcounted!` generates lowers the
-// count.
-unsafe impl Counted for Buffer {
-    fn count(&self) -> &Refcount {
-        &self.count
-    }
-}
-impl_always_refcounted!(Buffer);
-
-// SAFETY: Files with a table of this type are made by `DirRef::file()` only, called by
-// `Files::add()`, which takes a reference to the buffer and makes that the file's object.
-unsafe impl FileOps for Buffer {
-    const MAPPABLE: bool = true;
-
-    fn read(&self, to: &mut UserDst) -> Result {
-        self.read_to(to)
-    }
-
-    fn wait_queue(&self) -> Option<&WaitQueue> {
-        Some(self.readers())
-    }
-
-    fn events(&self) -> u32 {
-        self.poll_events()
-    }
-
-    fn size(&self) -> usize {
-        self.memory().len()
-    }
-
-    fn mmap(&self, request: &MmapRequest) -> Result {
-        self.check_mmap(request)
-    }
-
-    fn page(&self, index: usize) -> Option<PageRef> {
-        self.page_at(index)
-    }
-}
 
 /// Converts a client's channel pointer.
 ///

@@ -20,9 +20,12 @@ use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::dentry::Dentry;
+use ferro_sys::impl_always_refcounted;
 use ferro_sys::mm::pages::PageBuf;
 use ferro_sys::sync::nmi_lock::OwnerLock;
 use ferro_sys::sync::refcounted::first_ref;
+use ferro_sys::sync::refcounted::Counted;
+use kernel::bindings;
 use kernel::new_mutex;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -35,10 +38,12 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 use kernel::sync::Mutex;
+use kernel::sync::Refcount;
 use kernel::sync::SetOnce;
 
 use crate::channel::Channel;
 use crate::raw::abi::RchanBuf;
+use crate::raw::client::CBuf;
 use crate::spliced_pages::Loans;
 use crate::spliced_pages::ScanBudget;
 
@@ -324,9 +329,8 @@ impl Buf {
     }
 
     /// Ends the loan of a part of a sub-buffer, which has left its pipes. Context: process.
-    pub(crate) fn give_back(&self, index: SubbufIndex) {
-        self.loans
-            .give_back(index, |page| self.is_kept(index, page));
+    pub(crate) fn end_loan(&self, index: SubbufIndex) {
+        self.loans.end(index, |page| self.is_kept(index, page));
         self.settle(&ScanBudget::all());
     }
 
@@ -478,11 +482,35 @@ impl Buf {
         self.abi.read_wait.wake_all();
         self.channel.client().remove_buf_file(self.dentry.as_ref());
     }
+}
 
-    /// Hides the buffer from writers after the last reference was dropped.
-    pub(crate) fn on_last_put(&self) {
+// SAFETY: The count is in the structure that C sees, and C code does not lower it. `Buf::new()`,
+// the only constructor as the fields are private, makes instances in a pinned box with a count of
+// 1.
+#[expect(unsafe_code)]
+unsafe impl Counted for Buf {
+    fn count(&self) -> &Refcount {
+        &self.abi.kref
+    }
+}
+impl_always_refcounted!(Buf);
+
+// SAFETY: `Buf` is `repr(C)` and starts with the structure; `abi.rs` compares its layout with the
+// header's.
+#[expect(unsafe_code)]
+unsafe impl CBuf for Buf {
+    fn as_raw(&self) -> *mut bindings::rchan_buf {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+#[pinned_drop]
+#[expect(unsafe_code, reason = "`pinned_drop` makes an `unsafe` impl")]
+impl PinnedDrop for Buf {
+    /// Hides the buffer from writers.
+    fn drop(self: Pin<&mut Self>) {
         self.abi.wakeup_work.sync();
-        self.channel.forget(self);
+        self.channel.forget(&self);
     }
 }
 

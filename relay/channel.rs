@@ -10,7 +10,9 @@ use ferro_sys::cpu;
 use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::dentry::Dentry;
+use ferro_sys::impl_always_refcounted;
 use ferro_sys::sync::refcounted::first_ref;
+use ferro_sys::sync::refcounted::Counted;
 use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::page::PAGE_SIZE;
@@ -34,6 +36,17 @@ pub(crate) struct Channel {
     geometry: Geometry,
     client: Client,
 }
+
+// SAFETY: The count is in the structure that C sees, and C code does not lower it.
+// `Channel::new()`, the only constructor as the fields are private, makes instances in a box with a
+// count of 1.
+#[expect(unsafe_code)]
+unsafe impl Counted for Channel {
+    fn count(&self) -> &Refcount {
+        &self.abi.kref
+    }
+}
+impl_always_refcounted!(Channel);
 
 /// Arguments of `relay_open()`.
 pub(crate) struct OpenRequest<'a> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! C functions of `<linux/relay.h>`, and the file operations of buffers.
+//! C functions of `<linux/relay.h>`.
 //!
 //! Contexts: as in the C engine. `relay_switch_subbuf()` runs in the client's writing context.
 //! `relay_buf_full()`, `relay_stats()`, `relay_subbufs_consumed()` and `relay_try_write()` of
@@ -13,16 +13,7 @@ use ferro_core::relay::Geometry;
 use ferro_sys::cpu;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::fs::fops::FileOps;
 use ferro_sys::fs::fops::FileTable;
-use ferro_sys::fs::fops::MmapRequest;
-use ferro_sys::fs::splice::PipeDst;
-use ferro_sys::fs::uaccess::UserDst;
-use ferro_sys::impl_always_refcounted;
-use ferro_sys::mm::pages::PageBuf;
-use ferro_sys::mm::pages::PageRef;
-use ferro_sys::sync::refcounted::Counted;
-use ferro_sys::sync::wait::WaitQueue;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
@@ -30,91 +21,17 @@ use kernel::ffi::c_void;
 use kernel::module::this_module;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
-use kernel::sync::Refcount;
 
 use crate::buf::Buf;
 use crate::channel::Channel;
 use crate::channel::OpenRequest;
-use crate::raw::client::CBuf;
 use crate::raw::client::Client;
 use crate::registry;
 use crate::RelayEngine;
 
-// SAFETY: The count is in the structure that C sees, and C code does not lower it.
-// `Channel::new()`, the only constructor as the fields are private, makes instances in a box with a
-// count of 1.
-unsafe impl Counted for Channel {
-    fn count(&self) -> &Refcount {
-        &self.abi.kref
-    }
-}
-impl_always_refcounted!(Channel);
-
-// SAFETY: The count is in the structure that C sees, and C code does not lower it. `Buf::new()`,
-// the only constructor as the fields are private, makes instances in a pinned box with a count of
-// 1.
-unsafe impl Counted for Buf {
-    fn count(&self) -> &Refcount {
-        &self.abi.kref
-    }
-}
-impl_always_refcounted!(Buf);
-
-#[pinned_drop]
-impl PinnedDrop for Buf {
-    fn drop(self: Pin<&mut Self>) {
-        self.on_last_put();
-    }
-}
-
-// SAFETY: `Buf` is `repr(C)` and starts with the structure; `abi.rs` compares its layout with the
-// header's.
-unsafe impl CBuf for Buf {
-    fn as_raw(&self) -> *mut bindings::rchan_buf {
-        core::ptr::from_ref(self).cast_mut().cast()
-    }
-}
-
-// SAFETY: Clients give their files the buffer as data, as the header requires, and remove them
-// before the buffer is freed.
-unsafe impl FileOps for Buf {
-    const MAPPABLE: bool = true;
-    const SPLICEABLE: bool = true;
-
-    fn read(&self, to: &mut UserDst) -> Result {
-        self.read_to(to)
-    }
-
-    fn memory(&self) -> Option<&PageBuf> {
-        Some(Buf::memory(self))
-    }
-
-    fn splice(&self, to: &mut PipeDst<'_>) -> Result {
-        self.splice_to(to)
-    }
-
-    fn give_back(&self, token: usize) {
-        self.returned(token);
-    }
-
-    fn wait_queue(&self) -> Option<&WaitQueue> {
-        Some(&self.abi.read_wait)
-    }
-
-    fn events(&self) -> u32 {
-        self.poll_events()
-    }
-
-    fn mmap(&self, request: &MmapRequest) -> Result {
-        self.check_mmap(request)
-    }
-
-    fn page(&self, index: usize) -> Option<PageRef> {
-        self.page_at(index)
-    }
-}
-
 /// File operations for the files of clients.
+// INVARIANT: Clients give their files the buffer as data, as the header requires, and remove them
+// before the buffer is freed.
 #[no_mangle]
 static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<RelayEngine>());
 

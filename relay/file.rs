@@ -10,22 +10,28 @@ use ferro_core::relay::Chunk;
 use ferro_core::relay::Position;
 use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::fs::fops::events;
+use ferro_sys::fs::fops::FileOps;
 use ferro_sys::fs::fops::MmapRequest;
 use ferro_sys::fs::splice::PipeDst;
 use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::mm::pages::PageBuf;
 use ferro_sys::mm::pages::PageRef;
+use ferro_sys::sync::wait::WaitQueue;
 use kernel::prelude::*;
 use kernel::sync::barrier;
 
 use crate::buf::Buf;
 
-impl Buf {
-    /// `read()`: copies and consumes the available data that fit, without padding.
+impl FileOps for Buf {
+    const MAPPABLE: bool = true;
+    const SPLICEABLE: bool = true;
+
+    /// Copies and consumes the available data that fit, without padding.
     ///
     /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; bytes that
     /// were not copied are not consumed. -EINTR if the task is being killed: in overwrite mode the
     /// writer may overtake the reader repeatedly.
-    pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
+    fn read(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
             cond_resched_killable()?;
@@ -36,7 +42,7 @@ impl Buf {
                 return Ok(());
             };
             let len = chunk.len.min(to.left());
-            let from = self.memory().range(chunk.start.get(), len).ok_or(EIO)?;
+            let from = Buf::memory(self).range(chunk.start.get(), len).ok_or(EIO)?;
             to.copy(from)?;
             // In overwrite mode, the writer may have wrapped around during the copy and overwritten
             // the data. The barrier orders the copy before the check.
@@ -56,11 +62,14 @@ impl Buf {
         Ok(())
     }
 
-    /// `splice()` and `sendfile()`: like `read()`, but the data are not copied. They are consumed
-    /// when they have left the pipe.
+    fn memory(&self) -> Option<&PageBuf> {
+        Some(Buf::memory(self))
+    }
+
+    /// Lends data instead of copying them. They are consumed when they have left the pipe.
     ///
     /// Errors: -EAGAIN if the pipe is full, -ENOMEM, -EINTR if the task is being killed.
-    pub(crate) fn splice_to(&self, to: &mut PipeDst<'_>) -> Result {
+    fn splice(&self, to: &mut PipeDst<'_>) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
             cond_resched_killable()?;
@@ -74,7 +83,7 @@ impl Buf {
             self.lend(index);
             // In overwrite mode, the writer may have entered the sub-buffer before the loan.
             if self.next_chunk(position).0.consumed != position.consumed {
-                self.returned(index.get());
+                self.end_loan(index);
                 continue;
             }
             let len = chunk.len.min(to.left());
@@ -91,18 +100,17 @@ impl Buf {
         Ok(())
     }
 
-    /// Notes that bytes of the sub-buffer with this index have left a pipe.
-    pub(crate) fn returned(&self, index: usize) {
-        self.give_back(self.geometry().index(index));
+    /// Ends the loan of bytes of the sub-buffer with this index.
+    fn give_back(&self, index: usize) {
+        self.end_loan(self.geometry().index(index));
     }
 
-    fn next_chunk(&self, position: Position) -> (Position, Option<Chunk>) {
-        position.next_chunk(self.geometry(), self.view(), |index| self.padding(index))
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        Some(&self.abi.read_wait)
     }
 
-    /// `poll()`: readable if a sub-buffer is complete, or if the channel is closed and has unread
-    /// data.
-    pub(crate) fn poll_events(&self) -> u32 {
+    /// Readable if a sub-buffer is complete, or if the channel is closed and has unread data.
+    fn events(&self) -> u32 {
         let mut mask = 0;
         let finalized = self.is_finalized();
         if finalized {
@@ -116,11 +124,11 @@ impl Buf {
         mask
     }
 
-    /// `mmap()`: maps the whole buffer, read-only.
+    /// Allows a read-only mapping of the whole buffer.
     ///
     /// Errors: -EINVAL for a part of the buffer, -EPERM for a writable mapping.
-    pub(crate) fn check_mmap(&self, request: &MmapRequest) -> Result {
-        if request.page_offset != 0 || request.size != self.memory().len() {
+    fn mmap(&self, request: &MmapRequest) -> Result {
+        if request.page_offset != 0 || request.size != Buf::memory(self).len() {
             return Err(EINVAL);
         }
         if request.writable {
@@ -129,8 +137,13 @@ impl Buf {
         Ok(())
     }
 
-    /// Returns a page for a mapping.
-    pub(crate) fn page_at(&self, index: usize) -> Option<PageRef> {
-        self.memory().page(index)
+    fn page(&self, index: usize) -> Option<PageRef> {
+        Buf::memory(self).page(index)
+    }
+}
+
+impl Buf {
+    fn next_chunk(&self, position: Position) -> (Position, Option<Chunk>) {
+        position.next_chunk(self.geometry(), self.view(), |index| self.padding(index))
     }
 }

@@ -146,7 +146,7 @@ impl Loans {
     }
 
     /// Ends a loan. A page stays marked if `shared()` returns true for it. Context: process.
-    pub(crate) fn give_back(&self, index: SubbufIndex, shared: impl Fn(usize) -> bool) {
+    pub(crate) fn end(&self, index: SubbufIndex, shared: impl Fn(usize) -> bool) {
         let Some(subbuf) = self.subbufs.get(index.get()) else {
             return;
         };

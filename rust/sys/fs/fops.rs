@@ -41,12 +41,7 @@ pub mod events {
 /// File operations of an object.
 ///
 /// An open file has a reference to its object, so the object outlives the file and its mappings.
-///
-/// # Safety
-///
-/// `i_private` of every inode whose operations are a [`FileTable`] of this type points to a live
-/// object of this type whenever the file is opened.
-pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
+pub trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
     /// True if `pread()` may read from a position; a stream refuses it. `lseek()` fails in either
     /// case.
     const SEEKABLE: bool = false;
@@ -119,8 +114,7 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
     }
 }
 
-/// A small file with a value, for [`Shared`] objects. Safe to implement, because
-/// [`DirRef::file`](crate::fs::debugfs::DirRef::file) makes sure that file and object match.
+/// A small file with a value, for [`Shared`] objects.
 pub trait NodeOps: Send + Sync + Sized + 'static {
     /// As [`FileOps::OUTLIVES`].
     const OUTLIVES: bool = false;
@@ -140,9 +134,7 @@ pub trait NodeOps: Send + Sync + Sized + 'static {
     }
 }
 
-// SAFETY: `DirRef::file()` is the only way to make a file with such a table, and its data is the
-// object.
-unsafe impl<T: NodeOps> FileOps for Shared<T> {
+impl<T: NodeOps> FileOps for Shared<T> {
     const SEEKABLE: bool = true;
     const OUTLIVES: bool = T::OUTLIVES;
 
@@ -174,6 +166,12 @@ pub struct MmapRequest {
 // RUST-KERNEL: `kernel::miscdevice` has the only file operations; ours until other files can have
 // some.
 /// `struct file_operations` for objects of one type.
+///
+/// # Invariants
+///
+/// `i_private` of each inode with these operations points to a live `T` whenever the file is
+/// opened. [`DirRef::file`](crate::fs::debugfs::DirRef::file) ensures that; so does all other code
+/// that gives the table to C.
 #[repr(transparent)]
 pub struct FileTable<T>(bindings::file_operations, PhantomData<fn(T)>);
 
@@ -264,7 +262,7 @@ unsafe extern "C" fn open<T: FileOps>(
     inode: *mut bindings::inode,
     file: *mut bindings::file,
 ) -> c_int {
-    // SAFETY: By the rules of `FileOps` the inode has a live object.
+    // SAFETY: By the invariant of `FileTable` the inode has a live object.
     let object: ARef<T> = unsafe { &*(*inode).i_private.cast::<T>() }.into();
     // debugfs protects each file while it is being opened.
     // SAFETY: The VFS passes a file that is being opened.
