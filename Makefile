@@ -15,13 +15,13 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KTREE KSRC 
 # What "make check" leaves out for time: suites on the variants debug, size and distro, and on all its variants storms of their
 # whole length, Miri over all of the core, and Debian packages. A storm on debug takes ten times as long: a short one there.
 LONG_STORMS = host export insn relay klog gkhi selftests-kprobes ftrace-tramp ftrace-rust dprobes probes functions gcov reload deb
-LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
+LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness fault-injection
 LONG_SIZE = kunit kprobes ftrace-tramp
 # Without those that need no kernel, engines that are modules, or checkers, and coverage; what blktrace sees is in tools.
 LONG_DISTRO = insn kunit relay klog gkhi kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace mitigations
 SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # Beside mainline's engines on the same configuration.
-LONG_DISTROS = permissions tools every
+LONG_DISTROS = permissions tools all-functions
 
 .PHONY: help setup install-tools update kernel kdir kmake export deb vm demo check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc clean distclean
 

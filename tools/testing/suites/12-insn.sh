@@ -53,12 +53,12 @@ jumps_as_mainline() {
 # The numbers of both answers, with the reason, go to the log. Ours may be too careful with an indirect jump at a few places: insn.rst.
 jumps_everywhere() {
 	local kdir places=$LOGS/jump-places-each out=$LOGS/jump-places-each.out
-	kdir=$("$REPO/integration/kernel.sh" kdir mainline) && selftests_build mainline every || return 1
+	kdir=$("$REPO/integration/kernel.sh" kdir mainline) && selftests_build mainline all_functions || return 1
 	"$cargo" run -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin jump-places -- \
 		each "$1" "$kdir/vmlinux" >"$places" || return 1
 	rm -rf "$out"
 	mkdir -p "$out"
-	OUT=$out TIMEOUT=${TIMEOUT:-7200} run_vm mainline "tools/testing/selftests/every/jumps.sh $places" || return 1
+	OUT=$out TIMEOUT=${TIMEOUT:-7200} run_vm mainline "tools/testing/selftests/all_functions/jumps.sh $places" || return 1
 	paste -d ' ' "$out/jumps" "$places" | awk '
 		$1 != $4 { print "not the same place: " $0; wrong++ }
 		$2 != 0 { refused++; next }

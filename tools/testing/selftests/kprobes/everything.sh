@@ -28,7 +28,7 @@ address() { awk -v name="$1" '$3 == name { print "0x" $1; exit }' /proc/kallsyms
 
 load_ours rust_kprobes ferrotrace_jprobe
 load_file "$tests/kprobes_selftest.ko" many=300 ms=3000
-load_file "$FERROTRACE_KDIR/selftests-every/module/kprobes_every.ko" "text=$(address _text)" ms=700
+load_file "$FERROTRACE_KDIR/selftests-all_functions/module/kprobes_all_functions.ko" "text=$(address _text)" ms=700
 echo 1 >/sys/kernel/rcu_expedited
 cut -d ' ' -f 1 "$places" | split -l 300 - "$work/batch."
 
@@ -36,7 +36,7 @@ anywhere() {
 	local batch
 	while :; do
 		for batch in "$work"/batch.*; do
-			cat "$batch" >$DEBUGFS/kprobes_every || echo "no probes anywhere" >>"$work/failed"
+			cat "$batch" >$DEBUGFS/kprobes_all_functions || echo "no probes anywhere" >>"$work/failed"
 			echo >>"$work/batches"
 		done
 	done
@@ -165,8 +165,8 @@ done
 sort "$work/cases" | uniq -c | sed 's/^/# /'
 # Who has been writing to it may be at its end.
 for _ in $(seq 300); do
-	[ -e /sys/module/kprobes_every ] || break
-	rmmod kprobes_every 2>/dev/null || sleep 0.1
+	[ -e /sys/module/kprobes_all_functions ] || break
+	rmmod kprobes_all_functions 2>/dev/null || sleep 0.1
 done
 rmmod kprobes_selftest || bail "kprobes_selftest stays"
 if [ -s $DEBUGFS/kprobes/list ]; then

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tries a probe on each of many places of the running kernel, under load, and leaves what came of it in $FERROTRACE_OUT/every:
-# symbol+offset, instruction and error, a line each. Runs in a guest, as root.
+# Tries a probe on each of many places of the running kernel, under load. Leaves a line for each place in
+# $FERROTRACE_OUT/all_functions: symbol+offset, instruction and error. Runs in a guest, as root.
 #   run.sh PLACES COLUMN [disabled=1]    what probe-places has written, which of its two kernels this is (1 or 2), and whether probes
 #                                        are only registered, not armed
 #   TRACER=function_graph run.sh ...     the same while that tracer traces all functions: what it executes is hit for each of them
@@ -12,9 +12,9 @@ set -u
 
 places=${1:?usage: run.sh PLACES COLUMN [disabled=1]}
 column=${2:?usage: run.sh PLACES COLUMN [disabled=1]}
-file=$DEBUGFS/kprobes_every
+file=$DEBUGFS/kprobes_all_functions
 load_ours rust_kprobes
-load_file "$FERROTRACE_KDIR/selftests-every/module/kprobes_every.ko" \
+load_file "$FERROTRACE_KDIR/selftests-all_functions/module/kprobes_all_functions.ko" \
 	"text=0x$(awk '$3 == "_text" { print $1; exit }' /proc/kallsyms)" ${3:+"$3"}
 echo 1 >/sys/kernel/rcu_expedited
 
@@ -46,8 +46,8 @@ if [ "${TRACER:-}" ]; then
 	if [ "$(<"$tracing/current_tracer")" != "$TRACER" ] || ! grep -qm 1 "^[^#]" "$tracing/trace"; then bail "the tracer stopped"; fi
 	echo nop >"$tracing/current_tracer"
 fi
-rmmod kprobes_every || bail "it cannot be removed"
+rmmod kprobes_all_functions || bail "it cannot be removed"
 # Somebody comes by, at some.
-[ "${3:-}" ] || dmesg | grep -E 'kprobes_every: [1-9][0-9]* hits' || bail "no hits"
-paste -d ' ' <(cut -d ' ' -f 3,4 "$places") <(cut -d ' ' -f 2 "$answers") >"$FERROTRACE_OUT/every"
-[ "$(wc -l <"$FERROTRACE_OUT/every")" = "$(wc -l <"$places")" ]
+[ "${3:-}" ] || dmesg | grep -E 'kprobes_all_functions: [1-9][0-9]* hits' || bail "no hits"
+paste -d ' ' <(cut -d ' ' -f 3,4 "$places") <(cut -d ' ' -f 2 "$answers") >"$FERROTRACE_OUT/all_functions"
+[ "$(wc -l <"$FERROTRACE_OUT/all_functions")" = "$(wc -l <"$places")" ]

@@ -9,14 +9,14 @@
 set -u
 
 places=${1:?usage: jumps.sh PLACES}
-file=$DEBUGFS/kprobes_every
+file=$DEBUGFS/kprobes_all_functions
 # at NAME
 at() { awk -v name="$1" '$3 == name { print "0x" $1; exit }' /proc/kallsyms; }
-load_file "$FERROTRACE_KDIR/selftests-every/module/kprobes_every.ko" "text=$(at _text)" disabled=1 "get_kprobe=$(at get_kprobe)"
+load_file "$FERROTRACE_KDIR/selftests-all_functions/module/kprobes_all_functions.ko" "text=$(at _text)" disabled=1 "get_kprobe=$(at get_kprobe)"
 echo 1 >/sys/kernel/rcu_expedited
 cut -d ' ' -f 1 "$places" | split -l 512 -a 4 - "$work/batch."
 for batch in "$work"/batch.*; do
 	if ! { cat "$batch" >$file && cat $file; }; then bail "no answer"; fi
 done >"$FERROTRACE_OUT/jumps"
-rmmod kprobes_every
+rmmod kprobes_all_functions
 [ "$(wc -l <"$FERROTRACE_OUT/jumps")" = "$(wc -l <"$places")" ]

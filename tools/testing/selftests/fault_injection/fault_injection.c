@@ -3,9 +3,9 @@
  * Repeats a system call with its n-th allocation failing, for n = 1, 2, ... until the call has no n-th allocation;
  * of a module's loading, from where the module itself is called.
  *
- *	failing write FILE TEXT UNDO	writes TEXT, and UNDO after it has succeeded
- *	failing copy FILE FROM UNDO	the same with what is in the file FROM, at once
- *	failing insmod FILE PARAMETERS	loads a module, and unloads it
+ *	fault_injection write FILE TEXT UNDO	writes TEXT, and UNDO after it has succeeded
+ *	fault_injection copy FILE FROM UNDO	the same with what is in the file FROM, at once
+ *	fault_injection insmod FILE PARAMETERS	loads a module, and unloads it
  *
  * What debugfs has, the modules, and what is registered on hooks and as kprobes must be the same after a failure, and
  * after a success that was undone. Prints how many allocations there were; says what is wrong and fails otherwise.
@@ -361,7 +361,7 @@ int main(int argc, char **argv)
 	else if (argc == 4 && !strcmp(argv[1], "insmod"))
 		c.module = module_name(argv[2]);
 	else
-		return fprintf(stderr, "usage: failing write FILE TEXT UNDO | copy FILE FROM UNDO | insmod FILE PARAMETERS\n"), 2;
+		return fprintf(stderr, "usage: fault_injection write FILE TEXT UNDO | copy FILE FROM UNDO | insmod FILE PARAMETERS\n"), 2;
 	c.file = argv[2];
 	c.text = argv[3];
 	c.len = strlen(c.text);

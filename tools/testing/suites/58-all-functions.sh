@@ -11,7 +11,7 @@ set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-places=$LOGS/every-places
+places=$LOGS/all-functions-places
 
 # places_of MAINLINE OURS
 places_of() {
@@ -23,22 +23,22 @@ places_of() {
 
 # try VARIANT COLUMN [disabled=1]
 try() {
-	local out=$LOGS/every-$1
+	local out=$LOGS/all-functions-$1
 	rm -rf "$out"
 	mkdir -p "$out"
-	selftests_build "$1" every || return 1
-	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2 ${3:-}"
+	selftests_build "$1" all_functions || return 1
+	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/all_functions/run.sh $places $2 ${3:-}"
 }
 
 # traced VARIANT COLUMN TRACER: one place in 8, while the tracer traces all functions.
 traced() {
-	local out=$LOGS/every-$1-$3
+	local out=$LOGS/all-functions-$1-$3
 	rm -rf "$out"
 	mkdir -p "$out"
 	awk 'NR % 8 == 0' "$places" >"$out/places"
-	selftests_build "$1" every || return 1
+	selftests_build "$1" all_functions || return 1
 	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} \
-		run_vm "$1" "TRACER=$3 tools/testing/selftests/every/run.sh $out/places $2"
+		run_vm "$1" "TRACER=$3 tools/testing/selftests/all_functions/run.sh $out/places $2"
 }
 
 # of_table REASON: a pattern for the symbols that the engine's table has for that reason: Early before there is a table of interrupts,
@@ -60,7 +60,7 @@ accepted() {
 		echo "the engine's table is not as it is read here"
 		return 1
 	fi
-	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk -v early="$early" -v idle="$idle" '
+	paste -d ' ' "$LOGS/all-functions-$1/all_functions" "$LOGS/all-functions-$2/all_functions" | awk -v early="$early" -v idle="$idle" '
 		function class(symbol, instruction, error) {
 			if (error == -22 && symbol ~ /^__SCT__/) return "trampoline of a static call"
 			if (error == -22 && symbol ~ /^__x86_|_return_thunk|_safe_ret|_untrain_ret|^call_depth_|warn_thunk/) return "thunk"
@@ -92,14 +92,14 @@ accepted() {
 }
 
 if under_test distro && under_test distro-mainline; then
-	tap_run "every: places" places_of distro-mainline distro
-	tap_run "every: mainline's engine" try distro-mainline 1 disabled=1
-	tap_run "every: ours" try distro 2
+	tap_run "all-functions: places" places_of distro-mainline distro
+	tap_run "all-functions: mainline's engine" try distro-mainline 1 disabled=1
+	tap_run "all-functions: ours" try distro 2
 	for tracer in function function_graph; do
-		tap_run "every: ours, with the tracer $tracer" traced distro 2 $tracer
+		tap_run "all-functions: ours, with the tracer $tracer" traced distro 2 $tracer
 	done
-	tap_run "every: ours accepts what mainline's accepts" accepted distro-mainline distro
+	tap_run "all-functions: ours accepts what mainline's accepts" accepted distro-mainline distro
 else
-	tap_skip "every: distro" "distro and distro-mainline are not under test"
+	tap_skip "all-functions: distro" "distro and distro-mainline are not under test"
 fi
 tap_plan

@@ -10,16 +10,16 @@ set -uo pipefail
 # build VARIANT: the test program, and the modules whose control files it writes to.
 build() {
 	local s
-	for s in failing relay relay_fast gkhi ftrace_tramp gcov kprobes dprobes; do selftests_build "$1" $s || return 1; done
+	for s in fault_injection relay relay_fast gkhi ftrace_tramp gcov kprobes dprobes; do selftests_build "$1" $s || return 1; done
 }
 
 for variant in $VARIANTS; do
-	name="selftests/failing: $variant"
+	name="selftests/fault_injection: $variant"
 	if [ "$variant" != debug ]; then
 		tap_skip "$name" "no fault injection there"
 	elif build "$variant" >&2; then
 		CPUS=2 TIMEOUT=${TIMEOUT:-5400} tap_nest "$name" \
-			run_vm "$variant" "tools/testing/selftests/failing/run.sh"
+			run_vm "$variant" "tools/testing/selftests/fault_injection/run.sh"
 	else
 		tap_not_ok "$name (does not build)"
 	fi

@@ -13,7 +13,7 @@ wanted=("$@")
 . "$(dirname "$0")/../lib/testlib.sh"
 D=$DEBUGFS
 FERRO=$MODULE_DIR
-failing=$FERROTRACE_KDIR/selftests-failing/failing
+fault_injection=$FERROTRACE_KDIR/selftests-fault_injection/fault_injection
 probes=$D/ferrotrace_kprobe_events/probes
 
 [ -e /proc/self/fail-nth ] || bail "no fail-nth: this kernel has no CONFIG_FAULT_INJECTION"
@@ -43,7 +43,7 @@ conclude() {
 	fi
 	echo "$((SECONDS - $3)) s" >>"$work/log"
 	sed 's/^/# /' "$work/log"
-	result "$ok" "failing.$1"
+	result "$ok" "fault_injection.$1"
 }
 
 # is_wanted NAME: whether a case was asked for.
@@ -64,13 +64,13 @@ any_wanted() {
 	[ ${#wanted[@]} = 0 ]
 }
 
-# attempt NAME ARGS...: one case of failing.c
+# attempt NAME ARGS...: one case of fault_injection.c
 attempt() {
 	local name=$1 ok="not ok" began=$SECONDS
 	shift
 	is_wanted "$name" || return
 	dmesg -C
-	if "$failing" "$@" >"$work/log" 2>&1; then ok=ok; fi
+	if "$fault_injection" "$@" >"$work/log" 2>&1; then ok=ok; fi
 	conclude "$name" "$ok" "$began"
 }
 
@@ -277,7 +277,7 @@ if any_wanted jump_; then
 			attempt jump_away_beside write $probes "p a kst_jump+${places[0]}" "-a"
 			echo "-first" >$probes
 		else
-			result "not ok" failing.jump_away_neighbour
+			result "not ok" fault_injection.jump_away_neighbour
 		fi
 		rmmod ferrotrace_kprobe_events
 	fi
@@ -293,6 +293,6 @@ if [ -e $D/kmemleak ]; then
 	echo scan >$D/kmemleak
 	cat $D/kmemleak >"$work/leaks"
 	sed 's/^/# /' "$work/leaks" | head -n 100
-	if [ -s "$work/leaks" ]; then result "not ok" failing.leaks; else result ok failing.leaks; fi
+	if [ -s "$work/leaks" ]; then result "not ok" fault_injection.leaks; else result ok fault_injection.leaks; fi
 fi
 finish

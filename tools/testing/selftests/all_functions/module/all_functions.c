@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kprobes_every: probes anywhere in the kernel, in batches, while it runs. Offsets from _text, one a line, are written to
- * debugfs kprobes_every, which then reads as "OFFSET ERROR" for each; the probes have come and gone by then.
+ * Probes anywhere in the kernel, in batches, while it runs. The caller writes offsets from _text, one a line, to
+ * debugfs kprobes_all_functions. The file then reads as "OFFSET ERROR" for each; by then the probes are gone.
  *
  * With disabled=1 probes are registered disabled, so that nobody comes by. With the C engine and get_kprobe= there is then a third
  * word: 1 where the engine would put a jump. It prepares that while it registers, and has a probe of its own at the place then.
@@ -161,7 +161,7 @@ static int __init every_init(void)
 {
 	if (!text)
 		return -EINVAL;
-	file = debugfs_create_file("kprobes_every", 0600, NULL, NULL, &every_fops);
+	file = debugfs_create_file("kprobes_all_functions", 0600, NULL, NULL, &every_fops);
 	return 0;
 }
 module_init(every_init);
