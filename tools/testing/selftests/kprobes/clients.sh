@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Clients of kprobes on the running kernel, as root: the kernel's samples, its KUnit suite, an event of its command line if there
-# is one (p:at_boot,vfs_read), and our samples. Prints KTAP.
+# Clients of kprobes on the running kernel, as root: the kernel's samples, its KUnit suite, an event
+# of its command line if it has one (p:at_boot,vfs_read), and our samples. Prints KTAP.
+#
 #
 #	clients.sh [FTRACETEST]
 #
-# With the directory of the kernel's ftrace selftests, their cases of kprobes run as well; what they come to, NAME|RESULT a
-# line, is for the host: $FERROTRACE_OUT/ftracetest.
+#
+# With the directory of the kernel's ftrace selftests, runs their cases of kprobes as well, and
+# writes their results, NAME|RESULT a line, for the host: $FERROTRACE_OUT/ftracetest.
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
 set -uo pipefail
@@ -17,15 +19,16 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/../lib/testlib.sh"
 tracing=/sys/kernel/tracing
 
-# The kernel registers it before it has any modules. It may have no directory, with either engine: the kernel makes those of the
-# events that there are in a work item, says afterwards that it has, and an event that comes in between is left out.
+# The kernel registers it before it has any modules. It may have no directory, with either engine:
+# the kernel makes the directories of existing events in a work item, then sets a flag, and misses
+# an event that is added in between.
 event_of_the_command_line() {
 	cat $tracing/kprobe_profile
 	awk '$1 == "at_boot" && $2 > 0 { n++ } END { exit n != 1 }' $tracing/kprobe_profile || return 1
 	echo '!kprobes:at_boot' >$tracing/set_event && echo >$tracing/kprobe_events
 }
 
-# sample NAME WORD: the sample says WORD of what it sees when a process is made.
+# sample NAME WORD: the sample prints WORD when a process is forked.
 sample() {
 	dmesg -C
 	insmod "$FERROTRACE_KDIR/samples/kprobes/$1.ko" && /bin/true && rmmod "$1" || return 1

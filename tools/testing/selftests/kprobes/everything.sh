@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Everything at once that changes code or has others change it, for some time, as root: prints KTAP.
+# All users of code patching at once, for some time, as root: prints KTAP.
 #
-#	everything.sh SECONDS PLACES	PLACES: what jump-places has written for the kernel that runs
 #
-# Probes with jumps come and go at random places of the kernel and at neighbouring instructions that all CPUs come by, while jumps are
-# switched off and on by two writers, modules that are probed come and go, a CPU does, ftrace traces the same functions,
-# static keys and static calls change, and a livepatch comes and goes, if there is a sample of one in $LIVEPATCH; in the second half
-# all probes are switched off and on as well. Nothing else may happen: the kernel complains of nothing, the text is as before, and the
-# cases of kprobes_selftest that count hits pass in the first half.
+#	everything.sh SECONDS PLACES	PLACES: the output of jump-places for the running kernel
+#
+#
+# Probes with jumps are registered and unregistered at random places of the kernel, and at
+# neighbouring instructions that all CPUs execute. At the same time two writers switch jumps off and
+# on, probed modules are loaded and unloaded, a CPU is taken down and up, ftrace traces the same
+# functions, and static keys and static calls change. A livepatch is loaded and unloaded, if
+# $LIVEPATCH has a sample of one. In the second half all probes are switched off and on as well.
+#
+# The kernel must complain of nothing, its text must be unchanged, and the cases of kprobes_selftest
+# that count hits must pass in the first half.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -78,7 +83,8 @@ traces() {
 		echo nop >$tracing/current_tracer
 	done
 }
-# Some at a time: whoever enables all of them holds a mutex for minutes here, for which modules that come wait.
+# A few groups at a time: enabling all of them holds a mutex for minutes here, and module loads wait
+# for it.
 keys() {
 	local group
 	while :; do
@@ -163,7 +169,7 @@ for what in batches loads cpus patches; do
 	[ -e "$work/$what" ] && echo "# $what: $(wc -l <"$work/$what")"
 done
 sort "$work/cases" | uniq -c | sed 's/^/# /'
-# Who has been writing to it may be at its end.
+# Its writer may be about to exit.
 for _ in $(seq 300); do
 	[ -e /sys/module/kprobes_all_functions ] || break
 	rmmod kprobes_all_functions 2>/dev/null || sleep 0.1

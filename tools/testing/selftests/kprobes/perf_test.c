@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What perf is told while a case runs: writes its name to the control file of kprobes_selftest, and prints
+ * Events that perf gets while a case runs. Writes the case's name to the control file of
+ * kprobes_selftest, and prints
+ *
  *
  *	perf_test pages FILE CASE	"NAME COMES GOES WRITES" for each name of pages of copies: pages that were
  *					made, pages of these that were freed within a minute, and writes to them
@@ -50,7 +52,7 @@ static void open_all(struct perf_event_attr *attr)
 	}
 }
 
-/* Calls @each for what has come since it was called last. */
+/* Calls @each for the events since its last call. */
 static void read_all(void (*each)(const struct perf_event_header *h))
 {
 	static union { struct perf_event_header h; char bytes[65536]; } one;
@@ -126,7 +128,7 @@ static void on_page(const struct ksymbol *k)
 	for (i = 0; i < pages && !(page[i].addr == k->addr && page[i].there && page[i].kind == kind); i++)
 		;
 	if (k->flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) {
-		/* Those of earlier cases go meanwhile. */
+		/* Pages of earlier cases may be freed at the same time. */
 		if (i < pages) {
 			goes[kind]++;
 			page[i].there = 0;

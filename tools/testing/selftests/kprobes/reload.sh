@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Loads and removes the engine's module again and again, with clients that see hits, while a task sleeps in a function that a
-# return probe was on; while one sleeps where a jump has led it; and while a debugger is in a jump. And has a module go that patches its
-# code meanwhile. As root; prints KTAP.
+# Loads and removes the engine's module again and again, with clients that see hits, while a task
+# sleeps in a function that had a return probe; while one sleeps in a detour buffer; and while a
+# debugger is in a jump. Also unloads a module that patches its code during that. As root; prints
+# KTAP.
 set -uo pipefail
 
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
@@ -15,7 +16,7 @@ engine=$MODULE_DIR/rust_kprobes.ko
 samples=$FERROTRACE_KDIR/samples/kprobes
 sleeper=hrtimer_nanosleep
 
-# round: one load and removal; says what went wrong.
+# round: one load and removal; prints what failed.
 round() {
 	insmod "$engine" || { echo "the engine does not load"; return 1; }
 	insmod "$samples/kprobe_example.ko" || { echo "no probe"; return 1; }
@@ -53,8 +54,9 @@ until_true() {
 	done
 }
 
-# asleep: a task has come to where it sleeps by way of a jump, whose last displaced instruction is the call. The client goes, which
-# leaves the probe, and the engine, and nobody waits for the task; then it returns.
+# asleep: a task has reached the place where it sleeps through a jump, whose last displaced
+# instruction is the call. The client is unloaded without its probe, then the engine, and neither
+# waits for the task; then it returns.
 asleep() {
 	local pid
 	local sleep=/sys/module/kprobes_selftest_target/parameters/sleep
@@ -64,7 +66,7 @@ asleep() {
 		return 1
 	fi
 	until_true grep -q 'kst_target_module_sleeps.*OPTIMIZED' "$list" || return 1
-	# It is there after a grace period.
+	# The jump is placed after a grace period.
 	sleep 1
 	(exec bash -c "echo 1 >$sleep") &
 	pid=$!
@@ -83,7 +85,7 @@ asleep() {
 	rmmod kprobes_selftest_target
 }
 
-# write VALUE FILE: whether it was taken.
+# write VALUE FILE: succeeds if the file accepts the value.
 write() {
 	echo "$1" 2>/dev/null >"$2"
 }
@@ -111,7 +113,7 @@ debugged() {
 	rmmod kprobes_selftest_debugger kprobes_selftest_target
 }
 
-# going: while a module goes it patches its code, in the place of whose neighbour a jump may come.
+# going: a module patches its code while it is unloaded; the neighbour of that code may get a jump.
 going() {
 	local target removal jumps=/proc/sys/debug/kprobes-optimization
 	insmod "$engine" && echo 0 >$jumps && insmod "$tests/kprobes_selftest_target.ko" late=1 &&

@@ -3,10 +3,13 @@
 #
 # Runs the kprobes selftests on the running kernel, as root, and prints KTAP.
 #
-#	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; without one all but oops.*, which oops
 #
-# What the list "expected-failures" (mainline) or "expected-failures.rust" names has to fail, and nothing else.
-# The modules are in $KPROBES_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
+#	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; without one all except oops.*
+#
+#
+# Cases that the list "expected-failures" (mainline) or "expected-failures.rust" names must fail,
+# and no others. The modules are in $KPROBES_SELFTESTS, the engine's module (if it is one) is in
+# $FERROTRACE_KDIR.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -23,7 +26,7 @@ failures=expected-failures.rust
 if [ "$variant" = mainline ]; then failures=expected-failures; fi
 grep -v -e '^#' -e '^$' "$here/$failures" >"$work/expected"
 load_ours rust_kprobes ferrotrace_jprobe
-# mainline's batch goes one by one, and takes a minute for a thousand.
+# mainline registers a batch one by one, and takes a minute for a thousand.
 many=1000
 if [ "$variant" = mainline ]; then many=150; fi
 # Each look at it takes long: every symbol is looked up.
@@ -36,18 +39,20 @@ mapfile -t declared < <(awk -v names='get_kprobe kprobes_inc_nmissed_count withi
 	$3 in wanted { print $3 "=0x" $1; delete wanted[$3] }' /proc/kallsyms)
 early=$(cat /sys/module/rust_kprobes/parameters/post_stops 2>/dev/null)
 load_file "$modules/kprobes_selftest.ko" many=$many ms="$(storm_rounds 2000)" returns_early="${early:-N}" "${declared[@]}"
-# At once: between two lines bash goes back in a file, and this one is made anew then, from its beginning.
+# All at once: bash seeks back in a file between two lines, and this file is then generated again
+# from its beginning.
 mapfile -t cases <$self/cases
 [ ${#cases[@]} != 0 ] || bail "no cases"
-# Thousands of probes come and go, and each waits.
+# Thousands of probes are registered and unregistered, and each waits.
 echo 1 >/sys/kernel/rcu_expedited
-# KST_JUMPS=0: the cases but for jump.* are about breakpoints; optimising goes on for some time after a call has returned.
-# KST_JUMPS=1: jumps may come in all.
+# KST_JUMPS=0: cases other than jump.* are about breakpoints; optimising continues for some time
+# after a call has returned.
+# KST_JUMPS=1: jumps may be placed in all cases.
 KST_JUMPS=${KST_JUMPS:-0}
 jumps=/proc/sys/debug/kprobes-optimization
 echo "$KST_JUMPS" >$jumps
 
-# selected NAME: whether it was asked for.
+# selected NAME [CASE...]: succeeds if the case was asked for.
 selected() {
 	local name=$1 want
 	shift
@@ -83,7 +88,7 @@ more() {
 	done
 }
 
-# come_and_go: a module that is probed does. Whoever registers a probe holds it for a moment.
+# come_and_go: loads and unloads a probed module. Registering a probe holds the module for a moment.
 come_and_go() {
 	local rounds tries
 	rounds=$(storm_rounds 15)
@@ -105,7 +110,7 @@ come_and_go() {
 	done
 }
 
-# between STEP: what is done and looked at after a step of a case in several.
+# between STEP: actions and checks after a step of a case in several steps.
 between() {
 	local enabled=/sys/kernel/debug/kprobes/enabled name
 	local target=$modules/kprobes_selftest_target.ko
@@ -150,7 +155,8 @@ reasons() {
 	done
 }
 
-# graph TRACER: which tracer watches a handler of jprobe.c, what it calls, and who calls the probed function.
+# graph TRACER: sets the tracer for a handler of jprobe.c, for the functions that it calls, and for
+# the caller of the probed function.
 graph() {
 	local tracing=/sys/kernel/tracing
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
@@ -159,8 +165,8 @@ graph() {
 	echo "$1" >$tracing/current_tracer
 }
 
-# traced TRACER: has that tracer trace what breakpoints and interrupts execute, and nothing of this module: its
-# text is compared.
+# traced TRACER: makes that tracer trace the functions that breakpoints and interrupts execute, and
+# none of this module: its text is compared.
 traced() {
 	local tracing=/sys/kernel/tracing
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
@@ -196,12 +202,12 @@ through() {
 	esac
 }
 
-# perf_saw NAME: what it has to have been told, and /proc/kallsyms and the log to say.
+# perf_saw NAME: checks the events that perf got, /proc/kallsyms and the log.
 perf_saw() {
 	local name
 	case $1 in
 	jump.perf_pages)
-		# They are written to, and one at least goes.
+		# They are written to, and at least one is freed.
 		awk -v min="$((many / 100))" '
 			$1 == "kprobe_optinsn_page" { found = $2 >= min && $3 > 0 && $4 >= $2 * 4 }
 			END { exit !found }' "$work/perf" && grep -q kprobe_optinsn_page /proc/kallsyms && return
@@ -210,7 +216,7 @@ perf_saw() {
 		;;
 	*) ;;
 	esac
-	# The function that is probed, whose registers there are, and the one that calls it: those frames are sure.
+	# The probed function, whose registers are at hand, and its caller: those frames are sure.
 	dmesg | sed 's/^\[[^]]*\] *//' >"$work/said"
 	for name in kst_jump kst_jump_dumped; do
 		if ! grep -qx $name "$work/perf"; then
@@ -240,13 +246,15 @@ oops_names() {
 	return 1
 }
 
-# whole VARIABLE FILE: what is in it, without a process more, and without jumps, which come by themselves.
+# whole VARIABLE FILE: reads the file without a new process, and without jumps, which are placed at
+# any time.
 whole() {
 	IFS= read -rd '' "$1" <"$2"
 	printf -v "$1" %s "${!1//\[OPTIMIZED\]/}"
 }
 
-# run NAME: the module's verdict, and what is left of the case. Programs take their time here: only the shell's own.
+# run NAME: the module's verdict, and a check of the state after the case. Programs are slow here:
+# only the shell's own are used.
 run() {
 	local name=$1 verdict=not before said now toggles=
 	whole before "$list"
@@ -314,7 +322,7 @@ run() {
 	debugfs.5_* | unload.[479]_*) before=$before_steps ;;
 	*) ;;
 	esac
-	# In the storm they come and go.
+	# In the storm they change.
 	whole now "$list"
 	if [ "${name%%_*}" != unload.8 ] && [ "$before" != "$now" ]; then
 		verdict=not
@@ -342,7 +350,7 @@ if [ $# != 0 ]; then
 	done <"$work/expected" >"$work/expected.some"
 	mv "$work/expected.some" "$work/expected"
 fi
-# refusals: what refused the last probes is in debugfs, and not in the log.
+# refusals: the reasons of the last refused probes are in debugfs, and not in the log.
 refusals() {
 	local refused=$DEBUGFS/kprobes/refused lines
 	lines=$(wc -l <$refused)
@@ -355,18 +363,19 @@ mainline*) ;;
 *" refuse "*) if refusals; then echo "module.refusals ok"; else echo "module.refusals not"; fi >>"$work/results" ;;
 *) ;;
 esac
-# stack: what a hit takes of it below the probed code, whatever the probe reads: kprobe_events of tracefs take 1240 bytes.
+# stack: a hit's use of the stack below the probed code, for any fetched arguments: kprobe_events of
+# tracefs take 1240 bytes.
 stack() {
 	local probes=$DEBUGFS/ferrotrace_kprobe_events/probes used=/sys/module/kprobes_selftest/parameters/stack line bytes worst=0
 	cat $used >/dev/null 2>&1 || return 2
 	load_ours ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_kprobe_events
 	while read -r line; do
 		echo "$line" >$probes || return 1
-		# The first hit does what others need not.
+		# The first hit does one-time work.
 		cat $used >"$work/stack"
 		bytes=$(<$used)
 		echo "# stack: $bytes bytes: $line"
-		# 1,000, and what the unwinder takes once the graph tracer was on.
+		# 1,000, and the unwinder's need once the graph tracer was on.
 		if ! [ "$bytes" -le 1100 ]; then worst=1; fi
 		echo '-*' >$probes
 	done <<-'END'
@@ -379,14 +388,14 @@ stack() {
 		r a kst_stack v=$retval
 		r a kst_stack v=$kstack s=+0($arg2):string if s~hello*
 	END
-	# Nothing of them is to be on the list of what cannot be probed.
+	# The blacklist must have no entry of them.
 	rmmod ferrotrace_kprobe_events ferrotrace_kprobe || return 1
 	# It may be built in.
 	rmmod ferrotrace_fast_relay 2>/dev/null
 	return $worst
 }
 
-# With mainline's engine it is that engine's stack, too.
+# With mainline's engine, the stack includes that engine's use.
 if selected module.stack "$@" && [ "$variant" != mainline ]; then
 	stack
 	case $? in
@@ -408,7 +417,8 @@ if [ "$(wc -l <"$work/blacklist")" = "$listed_before" ]; then
 else
 	echo "module.blacklist_is_as_before not" >>"$work/results"
 fi
-# forgets: a client goes and leaves its probes, while a task sleeps in a function of theirs.
+# forgets: a client is unloaded without unregistering its probes, while a task sleeps in a function
+# of theirs.
 forgets() {
 	local probes
 	probes=$(wc -l <$list)
@@ -431,12 +441,12 @@ elif forgets; then
 else
 	echo "module.forgets not" >>"$work/results"
 fi
-# What the kernel complains about belongs to the case that ran.
+# A complaint of the kernel belongs to the case that ran.
 dmesg >"$work/dmesg"
 took_in_log "$work/dmesg"
 grep -vE 'WARNING: .* at (register_k|ferro_registered_twice)' "$work/dmesg" | awk '
 	/kprobes_selftest: RUN / { name = $NF }
-	# an Oops is what these are about
+	# these cases are about an Oops
 	name ~ /^oops\./ { next }
 	/WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection/ { print name ? name : "module.log", $0 }
 ' >"$work/complaints"

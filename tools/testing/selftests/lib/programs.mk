@@ -3,7 +3,7 @@
 # For the Makefiles of selftests with programs: builds NAME_test of each of TESTS from NAME_test.c, SHARED and testlib, and the
 # module CLIENT that they drive.
 
-# Not KSRC, which is what the user gives to the top level.
+# Not KSRC, which the user gives to the top level.
 TREE := $(KDIR)/source
 KIT := $(abspath ../lib)
 PROGRAMS := $(TESTS:%=$(OUT)/%_test)

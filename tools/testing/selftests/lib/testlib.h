@@ -56,7 +56,7 @@ struct bytes {
 };
 
 void bytes_free(struct bytes *b);
-/* Room for so many more, after those that there are. */
+/* Returns room for @len more bytes at the end. */
 uint8_t *bytes_room(struct bytes *b, size_t len);
 void bytes_add(struct bytes *b, const void *data, size_t len);
 /* Says where they differ. */

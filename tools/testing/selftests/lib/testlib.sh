@@ -6,7 +6,7 @@
 DEBUGFS=/sys/kernel/debug
 MODULE_DIR=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace
 
-# bail TEXT: ends the test, where what follows would show nothing.
+# bail TEXT: ends the test, where the rest would show nothing.
 bail() {
 	echo "Bail out! $*"
 	exit 1
@@ -24,7 +24,7 @@ load_ours() {
 	done
 }
 
-# For what a test writes down.
+# Files of a test.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -50,8 +50,9 @@ took_in_log() {
 		END { ends(now) }' "$1" | while read -r name seconds; do took "$name" "$seconds"; done
 }
 
-# begin_tool WORD ARGS...: the command in the background, as $tool_pid, with its output in $work/out and $work/err. Returns when the
-# latter has WORD; fails and shows it if the command ends before. What another has left there does not count.
+# begin_tool WORD ARGS...: starts the command in the background, as $tool_pid, with its output in
+# $work/out and $work/err. Returns when $work/err has WORD; fails and shows it if the command ends
+# before. Earlier contents of the files do not count.
 begin_tool() {
 	local word=$1
 	shift
@@ -67,7 +68,7 @@ begin_tool() {
 	done
 }
 
-# What follows is for tests that are shell functions.
+# The rest is for tests that are shell functions.
 
 count=0 failed=0
 
@@ -80,8 +81,8 @@ result() {
 # skipped NAME REASON
 skipped() { result ok "$1 # SKIP $2"; }
 
-# What a test script may define anew: before() prepares a check; after() looks at what it left, and fails it; clean_up() comes
-# after a check that failed.
+# Hooks that a test script may redefine: before() prepares a check; after() inspects its traces, and
+# may fail it; clean_up() runs after a check that failed.
 before() { :; }
 after() { :; }
 clean_up() { :; }
@@ -114,16 +115,17 @@ nested() {
 	took "$1" $((SECONDS - start))
 }
 
-# checks PREFIX FUNCTION...: a check of each, whose name is the prefix and the function's.
+# checks PREFIX FUNCTION...: a check of each, named by the prefix and the function's name.
 checks() {
 	local prefix=$1 test
 	shift
 	for test; do check "$prefix$test" "$test"; done
 }
 
-# ftracetest DIRECTORY TEST...: runs some of the kernel's ftrace selftests, which are in DIRECTORY; what they come to, NAME|RESULT
-# a line and without colours, is for the host: $FERROTRACE_OUT/ftracetest (suites/lib.sh). The samples that they load with modprobe
-# are this kernel's, though they are not installed.
+# ftracetest DIRECTORY TEST...: runs some of the kernel's ftrace selftests, which are in DIRECTORY,
+# and writes their results, NAME|RESULT a line and without colours, for the host:
+# $FERROTRACE_OUT/ftracetest (suites/lib.sh). The samples that they load with modprobe are this
+# kernel's, though they are not installed.
 ftracetest() {
 	local from=$1 modules
 	shift
@@ -157,7 +159,7 @@ refused() {
 	grep -qF -- "$text" "$work/refused"
 }
 
-# kill_jobs: ends what the shell has in the background.
+# kill_jobs: ends the background jobs of the shell.
 kill_jobs() {
 	local pid
 	for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null

@@ -44,7 +44,7 @@ static void exchange(const void *where, u8 byte, bool with_post)
 	expect_counts(&a, 1, with_post * 2);
 	WRITE_ONCE(a.kp.pre_handler, kst_hit_pre);
 	expect_counts(&a, 2, with_post * 2);
-	/* By which mainline's engine finds the ops of ftrace that has the site. */
+	/* By the handlers mainline's engine finds the ftrace ops of the site. */
 	if (with_post)
 		WRITE_ONCE(a.kp.post_handler, on_post);
 	unregister_kprobe(&a.kp);

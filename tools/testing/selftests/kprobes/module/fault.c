@@ -56,7 +56,10 @@ FUNCTION("kst_put",
 	 "	movl $42, %eax\n"
 	 ASM_RET);
 
-/* long kst_call_there(long *to), kst_jump_there(long *to): what the function returns that is there; one more if called. */
+/*
+ * long kst_call_there(long *to), kst_jump_there(long *to): result of the function that *to points
+ * to; plus one if called.
+ */
 FUNCTION("kst_call_there",
 	 ANNOTATE_RETPOLINE_SAFE "\n"
 	 "	call *(%rdi)\n"
@@ -145,8 +148,8 @@ static bool register_fault(struct kprobe *kp, kprobe_fault_handler_t handler, co
 }
 
 /*
- * The probed instruction faults, with a post handler and without one: it is executed again, with what it needs. 41 is there
- * afterwards.
+ * The probed instruction faults, with a post handler and without one: it is executed again after
+ * the repair. 41 is there afterwards.
  */
 static void repaired_in(long (*function)(long *operand), long before)
 {
@@ -198,7 +201,10 @@ static int repairs_branch(struct kprobe *p, struct pt_regs *regs, int trapnr)
 }
 NOKPROBE_SYMBOL(repairs_branch);
 
-/* Branches to what is in memory, which are emulated; repaired they hit the probe again. Assembly has no type for CFI. */
+/*
+ * Branches through memory operands, which are emulated; repaired they hit the probe again. Assembly
+ * has no type for CFI.
+ */
 static __nocfi void repaired_branch_in(long (*function)(long *to), long result)
 {
 	unsigned int i;
@@ -266,7 +272,7 @@ static void left_out(void)
 	}
 }
 
-/* The exception table has the answer, whether there is a handler that has none, or no handler. */
+/* The exception table repairs the fault if the handler declines or there is no handler. */
 static void declined(void)
 {
 	unsigned int i;
@@ -432,7 +438,7 @@ static void refused(void)
 	EXPECT_EQ(register_kprobe_fault(NULL, declines), -EINVAL);
 	EXPECT_EQ(register_kprobe_fault(&kp, NULL), -EINVAL);
 	EXPECT_EQ(register_kprobe_fault(&inside, declines), -EILSEQ);
-	/* twice: the first handler stays; and registered again, there is none any more */
+	/* Twice: the first handler stays. Registered again: the handler is cleared. */
 	expect(&kp, kst_load, X86_TRAP_PF);
 	EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0);
 	EXPECT_EQ(register_kprobe_fault(&kp, declines), -EINVAL);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Forms: instructions of the kernel that the module is built for, one of each, which insn-forms (tools/testing/host) has
- * chosen and written into forms.inc. Each is called by kst_call() and ends at kst_exit_0 or, when it jumps, at label 2.
+ * Forms: one of each instruction form of the kernel that the module is built for, which insn-forms
+ * (tools/testing/host) has chosen and written into forms.inc. Each is called by kst_call() and ends
+ * at kst_exit_0 or, when it jumps, at label 2.
+ *
  *
  *	FORM_BEGIN
- *	its bytes, and expressions in place of what has to be changed
+ *	its bytes, and expressions in place of bytes to change
  *	FORM_END group, flags, register, base, index, shift, displacement
  */
 #include <linux/linkage.h>
@@ -22,7 +24,7 @@
 kst_forms_\number:
 .endm
 
-/* As rows.S says: objtool does not follow what is in them. */
+/* As in rows.S, objtool does not follow their code. */
 .macro CHUNK_END number
 	.size	kst_forms_\number, . - kst_forms_\number
 	STACK_FRAME_NON_STANDARD kst_forms_\number

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Probed instructions do what they do without a probe: as in insn.c, with the forms of form_table.S. A case has those of one
- * name. All are called in some states without a probe; then with a probe that has a pre handler, with a second one that has
- * both, and with the first disabled. All registers, the flags, the stack and the memory are compared.
+ * Probed instructions have the same effect as without a probe: as in insn.c, with the forms of
+ * form_table.S. A case has those of one name. All are called in some states without a probe; then
+ * with a probe that has a pre handler, with a second one that has both, and with the first
+ * disabled. All registers, the flags, the stack and the memory are compared.
  */
 #include <linux/delay.h>
 #include <linux/kconfig.h>
@@ -163,7 +164,10 @@ static void call(const struct kst_form *f, unsigned int state, struct end *end)
 	preempt_enable();
 }
 
-/* Whether @f ends as without a probe, and the handlers, so many of each, have seen what is there. */
+/*
+ * Returns true if @f ends as without a probe, and @pre pre handlers and @post post handlers have
+ * seen the right state.
+ */
 static bool check(const struct kst_form *f, unsigned int state, const struct end *want, unsigned int pre,
 		  unsigned int post)
 {

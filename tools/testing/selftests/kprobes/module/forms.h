@@ -14,7 +14,7 @@
 #define KST_FORM_DIVIDES	0x80	/* must not overflow; the register is the divisor */
 #define KST_FORM_BIT		0x100	/* the register is the number of a bit */
 #define KST_FORM_POPS_FLAGS	0x200	/* the top of the stack is for the flags */
-#define KST_FORM_MOVES_STACK	0x400	/* what is below where the stack was is not defined */
+#define KST_FORM_MOVES_STACK	0x400	/* the contents below the old stack pointer are undefined */
 #define KST_FORM_PUSHES_FLAGS	0x800
 
 /* No register. */

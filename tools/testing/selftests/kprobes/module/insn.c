@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Probed instructions do what they do without a probe: the rows of rows.S are called in many states, without a probe, and
- * with one that has a pre handler, a post handler or both, and with two; then all registers, the flags, the stack and the
- * memory are compared, and what the handlers have found.
+ * Probed instructions have the same effect as without a probe: the rows of rows.S are called in
+ * many states, without a probe, with one that has a pre handler, a post handler or both, and with
+ * two. All registers, the flags, the stack, the memory and the state that the handlers see are
+ * compared.
  */
 #include <linux/array_size.h>
 #include <linux/minmax.h>
@@ -121,7 +122,10 @@ int kst_on_pre(struct kprobe *p, struct pt_regs *regs)
 		kst_seen.late++;
 	kst_seen.pre_ip = regs->ip;
 	get_regs(&kst_seen.pre_regs, regs);
-	/* A fault just before the breakpoint leaves it, by chance: now each time. The processor stores it nowhere. */
+	/*
+	 * A fault just before the breakpoint leaves RF set, by chance; here it is set each time.
+	 * The processor does not store it.
+	 */
 	regs->flags |= X86_EFLAGS_RF;
 	return 0;
 }

@@ -116,7 +116,7 @@ static void batch(void)
 	EXPECT_EQ(register_jprobes(NULL, 1), -EINVAL);
 	/*
 	 * One is not at an entry, not at an instruction, without a handler, NULL, or listed twice:
-	 * nothing has happened.
+	 * no probe of the batch is registered.
 	 */
 	EXPECT_EQ(register_jprobes(all, 3), -EINVAL);
 	expect_calls(0);
@@ -144,7 +144,7 @@ static void batch(void)
 	expect_calls(0);
 }
 
-/* With what on_target() takes for arguments. */
+/* With the arguments that on_target() takes. */
 static bool pass(long i)
 {
 	return kst_call_bytes(i % 10) == i % 10 && kst_target(2) == 7 && kst_target_2(1) == 7;

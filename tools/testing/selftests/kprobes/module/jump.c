@@ -265,7 +265,10 @@ static void diverts(void)
 	unregister_kprobe(&a.kp);
 }
 
-/* As one does that has the probed instruction skipped: it goes on at one that is displaced, too. */
+/*
+ * As a handler that skips the probed instruction: execution resumes at a displaced instruction,
+ * too.
+ */
 static int skip_first(struct kprobe *p, struct pt_regs *regs)
 {
 	regs->ip = (unsigned long)place(1);
@@ -363,9 +366,10 @@ static void stack_trace(void)
 }
 
 /*
- * A detour is new code, to which a task may come without a return from an exception. Every CPU has been told of it when
- * hits go on in it, which is when the probe is said to be optimised. There is no jump yet, for which they are told again:
- * this task does not sleep, and RCU tasks waits for it.
+ * A detour is new code, which a task may reach without a return from an exception. Every CPU is
+ * synchronised before hits resume in it, which is when the probe is reported as optimised. There is
+ * no jump yet, for which they are synchronised again: this task does not sleep, and RCU tasks waits
+ * for it.
  */
 static void told(void)
 {

@@ -29,8 +29,8 @@ void kst_poke(void *at, u8 byte);
 bool kst_becomes(const void *where, u8 byte);
 
 /*
- * Whether a breakpoint stays at @where: another probe, registered after the one there, has a jump already. False if there
- * is none for that either.
+ * Returns true if a breakpoint stays at @where: another probe, registered after the one there, has
+ * a jump already. False if the other one gets none either.
  */
 bool kst_stays_breakpoint(const void *where);
 

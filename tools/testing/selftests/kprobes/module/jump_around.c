@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Jumps for probes with a handler after the instruction; and what jumps take into account that is not among the kernel's code:
- * where RCU does not watch, the stack, and who else writes to code. run.sh has jumps wanted for cases of this name.
+ * Jumps for probes with post handlers, and conditions for jumps outside the kernel's code: where
+ * RCU does not watch, the stack, and other writers of code. run.sh enables jumps for cases of this
+ * name.
  */
 #include <linux/context_tracking.h>
 #include <linux/delay.h>
@@ -25,7 +26,10 @@ struct around {
 	unsigned long pre_ip, post_ip, post_flags;
 };
 
-/* The C engine has no jump where a handler is for after the instruction, nor looks at what else this is about. */
+/*
+ * The C engine places no jump for a probe with a post handler, and checks none of the conditions
+ * tested here.
+ */
 static bool is_mainline(void)
 {
 	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C))
@@ -56,7 +60,7 @@ static bool branches(const struct around *a)
 	return !strncmp(a->place->insn, "call", 4) || a->place->insn[0] == 'j';
 }
 
-/* What the function does, and whether the handlers see it. */
+/* Compares the function's results with @want, and expects that both handlers are called. */
 static void compare(struct around *a, const struct kst_pair *want)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(values); i++) {
@@ -368,7 +372,10 @@ static void changed_before(void)
 	if (is_mainline())
 		return;
 	EXPECT(register_kprobe(at(&a, mov)) == 0);
-	/* It is found that there can be a jump; it is not there before all tasks have slept, so that this one must not now. */
+	/*
+	 * The engine finds that there can be a jump, but places it only after all tasks have slept:
+	 * this one must not sleep now.
+	 */
 	until = jiffies + 10 * HZ;
 	while (!(READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED) && time_before(jiffies, until))
 		cpu_relax();
@@ -386,7 +393,7 @@ static void changed_before(void)
 
 /*
  * The same while the jump is in place: it cannot be removed, and is still there after the debugger
- * has left.
+ * has restored the byte.
  */
 static void changed_there(void)
 {

@@ -93,7 +93,10 @@ SYM_FUNC_END(kst_around_\name)
 	PLACE je	"je .Llast_je", first="cmpq %rcx, %rax", last="movl $7, %eax; .Llast_je:"
 	PLACE call	"call .Lcalled", last=""
 	PLACE pushf	"pushfq", first="cmpq %rcx, %rax", last="popq %rax"
-	/* A frame that ends where a detour has its registers: what it returns to, rcx, rax; and one that ends far below. */
+	/*
+	 * A frame that ends where a detour saves its registers (return address, rcx, rax); and one
+	 * that ends far below.
+	 */
 	PLACE frame_568	"leaq -568(%rsp), %rsp", last="leaq 568(%rsp), %rsp"
 	PLACE frame_632	"leaq -632(%rsp), %rsp", last="leaq 632(%rsp), %rsp; leaq (%rax,%rcx,2), %rax"
 	PLACE frame_640	"leaq -640(%rsp), %rsp", last="leaq 640(%rsp), %rsp"

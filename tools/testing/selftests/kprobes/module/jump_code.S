@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions that something leads into the middle of, for jump_into.c; and those of jump_held.c. Where their instructions are
- * kst_places says: a global label would end the symbol, which only kst_into_label is meant to have.
+ * Functions with branches into their middle, for jump_into.c; and functions of jump_held.c.
+ * kst_places has the addresses of their instructions: a global label would end the symbol, which
+ * only kst_into_label should have.
  */
 #include <linux/linkage.h>
 #include <asm/alternative.h>
@@ -50,7 +51,7 @@ SYM_FUNC_END(kst_into_switch)
 	.quad	.Lswitch_inside, .Lswitch_1, .Lswitch_2
 	.popsection
 
-/* What is @from, or, where that faults, 3. */
+/* Value at @from, or 3 if that faults. */
 SYM_FUNC_START(kst_into_fixup)
 	xor	%eax, %eax
 .Lfixup_faults:
@@ -67,7 +68,7 @@ SYM_FUNC_START(kst_into_fixup)
 	_ASM_EXTABLE(.Lfixup_faults, .Lfixup_target)
 SYM_FUNC_END(kst_into_fixup)
 
-/* After a global label it goes back to before it: 4 + 3 * @again */
+/* From after a global label it jumps back to before it: 4 + 3 * @again */
 SYM_FUNC_START(kst_into_label)
 	xor	%eax, %eax
 .Llabel_before:
@@ -115,7 +116,10 @@ SYM_FUNC_START(kst_fills)
 	RET
 SYM_FUNC_END(kst_fills)
 
-/* @a + 1; and what only kst_hidden leads to, as a static function of a module that was stripped: @a + 42 */
+/*
+ * @a + 1; and code that only kst_hidden leads to, as a static function of a stripped module: @a +
+ * 42
+ */
 SYM_FUNC_START(kst_hides)
 	lea	1(%rdi), %rax
 .Lhides_end:
@@ -133,7 +137,7 @@ kst_hidden:
 	.quad	.Lhidden
 	.popsection
 
-/* What is at @a and, 0x10 further, at @b: the first instruction or the second faults. */
+/* Sum of the values at @a and, 0x10 further, at @b: the first instruction or the second faults. */
 SYM_FUNC_START(kst_dies)
 	nop
 .Ldies:
@@ -144,7 +148,7 @@ SYM_FUNC_START(kst_dies)
 	RET
 SYM_FUNC_END(kst_dies)
 
-/* What the user has at @a. */
+/* Value at the user's address @a. */
 SYM_FUNC_START(kst_of_user)
 	stac
 .Lof_user:

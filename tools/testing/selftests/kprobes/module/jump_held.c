@@ -341,7 +341,7 @@ static void unregistered_beside_busy(void)
 	EXPECT(kst_becomes(place, KST_JUMP));
 	task = kthread_run_on_cpu(spin, NULL, cpumask_last(cpu_online_mask), "kst_spin/%u");
 	if (EXPECT(!IS_ERR(task)) && EXPECT_EQ(register_kprobe(kst_hit_at(&b, waiting, 0)), 0)) {
-		/* from here on the engine waits for every task */
+		/* now the engine waits for every task */
 		for (i = 0; i < 1000 && !(READ_ONCE(b.kp.flags) & KPROBE_FLAG_OPTIMIZED); i++)
 			usleep_range(900, 1100);
 		msleep(20);

@@ -83,7 +83,7 @@ static void after_switch(void)
 	ends(3);
 }
 
-/* A kernel address where there is nothing. */
+/* A kernel address that is not mapped. */
 #define NOTHING ((unsigned long *)0xffffeb0000000000)
 
 static void call_fixup(void)
@@ -130,8 +130,8 @@ static void into_label(void)
 DEFINE_STATIC_KEY_FALSE(kst_into_key_on);
 
 /*
- * @a + 3, or with the key @a + 102: its branch goes to an unlikely part, which comes back to the second of what a jump at the
- * first instruction would displace.
+ * @a + 3, or with the key @a + 102: its branch leads to an unlikely part, which returns to the
+ * second instruction that a jump at the first one would displace.
  */
 unsigned long kst_into_key(unsigned long a);
 extern u8 * const kst_key_places[];
@@ -193,7 +193,7 @@ static void into_key(void)
 
 DEFINE_STATIC_CALL(kst_into_call, kst_target);
 
-/* The place of the first instruction; the second is what static_call_update() writes. */
+/* The place of the first instruction; static_call_update() writes the second. */
 extern u8 * const kst_call_place;
 
 static noinline int before_static_call(int a)

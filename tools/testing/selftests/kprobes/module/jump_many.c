@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Jumps at many places at once, for which detours take several pages; and what perf is told of them: perf_test.c reads that while
- * jump.perf_* run.
+ * Jumps at many places at once, so that detours take several pages; and the events that perf gets
+ * of them: perf_test.c reads these while jump.perf_* run.
  */
 #include <linux/delay.h>
 #include <linux/minmax.h>

@@ -26,7 +26,7 @@ static void storm(void)
 			break;
 		if (rounds % 3)
 			jumps += kst_becomes(place, KST_JUMP);
-		/* for a while, that they are switched off while they are there */
+		/* wait for a while, so that they are also switched off while registered */
 		schedule_timeout_interruptible(rounds % 8 * HZ / 100);
 		if (rounds % 5 == 1)
 			EXPECT_EQ(register_kprobe(kst_hit_at(&b, kst_jump_place(2), 0)), 0);

@@ -48,8 +48,8 @@ extern const struct test_case kst_jump_many_cases[], kst_exchanged_cases[], kst_
 extern const unsigned long kst_jump_places[];
 
 /*
- * several.c: from now on counts in kst_syncs how often all CPUs are told of new code, until the caller unregisters @by. False with the
- * C engine, where the case is skipped.
+ * several.c: counts in kst_syncs how often all CPUs are synchronised for new code, until the caller
+ * unregisters @by. False with the C engine, where the case is skipped.
  */
 extern unsigned int kst_syncs;
 bool kst_count_syncs(struct kprobe *by);
@@ -72,8 +72,9 @@ static inline kprobe_opcode_t kst_opcode(const void *addr)
 }
 
 /*
- * storm.c: all CPUs call @pass with 1, 2 and so on, until kst_storm_end(), which expects that it was always true and returns
- * how many calls there were. kst_storm_pass() comes once by kst_bytes, kst_endbr and kst_target.
+ * storm.c: all CPUs call @pass with 1, 2 and so on, until kst_storm_end(), which expects that all
+ * calls returned true and returns how many calls there were. kst_storm_pass() calls kst_bytes,
+ * kst_endbr and kst_target once.
  */
 /* kst_wait(): until a counter is above something; false when it never gets there. */
 bool kst_wait(atomic_long_t *counter, long above);

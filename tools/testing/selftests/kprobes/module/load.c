@@ -219,8 +219,9 @@ static void never_sleeps(void)
 		goto out;
 	count = min(count, 300U);
 	/*
-	 * ftrace is told that a probe at its sites has gone after a grace period, and waits for another, with its lock held: that of
-	 * the cases before must be over, or whoever wants something of ftrace waits for the task.
+	 * ftrace learns that a probe at its sites was removed after a grace period, and waits for
+	 * another with its lock held. The periods of earlier cases must be over, or all users of
+	 * ftrace wait for the task.
 	 */
 	for (round = 0; round < 4; round++)
 		synchronize_rcu_tasks();

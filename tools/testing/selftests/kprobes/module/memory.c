@@ -34,7 +34,10 @@ static struct kprobe failure = { .symbol_name = "alloc_ftrace_hash", .pre_handle
 #define ON_TARGET	{ .symbol_name = "kst_target", .pre_handler = count }
 #define ON_TARGET_2	{ .symbol_name = "kst_target_2", .pre_handler = count }
 
-/* From here on until the next call, which returns how often. */
+/*
+ * Starts or stops failing the allocations of this task; returns the number of failures since the
+ * last call.
+ */
 static unsigned int fails(bool now)
 {
 	failing = now ? current : NULL;

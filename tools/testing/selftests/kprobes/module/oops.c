@@ -154,7 +154,7 @@ static void entering(void)
 }
 
 static const unsigned long zero[3];
-/* For what is killed in kst_dies(), and so for the log. */
+/* Address that the task killed in kst_dies() reads, and that the log shows. */
 #define NOWHERE ((void *)0xdea)
 
 static int first_faults(void *unused)

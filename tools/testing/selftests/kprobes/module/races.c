@@ -28,7 +28,7 @@ static void calls_end(void)
 	case_say("%ld calls, %ld hits\n", calls, atomic_long_read(&hits));
 }
 
-/* In the first rounds somebody does; in the others it is as it comes. */
+/* Waits for hits in the first rounds; in the others timing is left to chance. */
 static void come_by(unsigned int round)
 {
 	if (round < 3)
@@ -130,9 +130,10 @@ static void destroy(struct client *c)
 }
 
 /*
- * All CPUs come by while probes and return probes are registered and unregistered, whose memory goes as soon as that has
- * returned (CVE-2026-64075: nobody waited; CVE-2023-53557: what returns need was freed first), and which are hit before
- * registering has returned (CVE-2025-40042: what the handler needs was not there).
+ * All CPUs hit probes and return probes while these are registered and unregistered. Their memory
+ * is freed as soon as unregistering has returned (CVE-2026-64075: without a grace period;
+ * CVE-2023-53557: data that returns need was freed first). They are hit before registering has
+ * returned (CVE-2025-40042: the data of the handler was not there yet).
  */
 static void freed_at_once(void)
 {
@@ -159,7 +160,10 @@ static void freed_at_once(void)
 	case_say("%u rounds\n", rounds);
 }
 
-/* The same, one by one, and with the first one going while the other stays at the same address. */
+/*
+ * The same, one by one, and with the first one unregistered while the other stays at the same
+ * address.
+ */
 static void freed_one_by_one(void)
 {
 	unsigned int rounds = 0;
@@ -233,8 +237,9 @@ static void step(struct one *one)
 }
 
 /*
- * Probes at an ftrace site and in a function come, go, and are disabled and enabled, also twice, in any order. Those that are
- * enabled are hit, if any are (CVE-2022-50008: what was disabled was taken away once more).
+ * Probes at an ftrace site and in a function are registered, unregistered, disabled and enabled,
+ * also twice, in any order. Those that are enabled are hit, if any are (CVE-2022-50008: a disabled
+ * probe was disarmed once more).
  */
 static void any_order(bool armed)
 {

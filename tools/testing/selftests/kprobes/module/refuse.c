@@ -177,8 +177,8 @@ static void static_call_trampoline(void)
 }
 
 /*
- * Names in the kernel, and whether it is configured to have them: a name that nothing has shows nothing. Where it is not, what
- * is found may be a function of reserved.S.
+ * Names in the kernel, and true if its configuration has them: an absent name shows nothing.
+ * Without that configuration the name may be found in reserved.S.
  */
 static const struct {
 	const char *name;
@@ -205,8 +205,8 @@ static const struct {
 };
 
 /*
- * Functions of reserved.S that have the names of what mitigations, sanitizers and ftrace run through. That mitigations have
- * these names, and no others, is what tools/testing/unconfigured.sh looks at.
+ * Functions of reserved.S with the names of thunks of mitigations and of hooks of sanitizers and
+ * ftrace. tools/testing/unconfigured.sh checks that mitigations have these names, and no others.
  */
 static void reserved_names(void)
 {
@@ -283,8 +283,8 @@ static unsigned int passed;
 PRE_HANDLER(passes, passed++);
 
 /*
- * Whoever repairs its fault decodes the instruction, where the breakpoint would be. What comes before and after it may be
- * probed, and then the load is still repaired.
+ * The fixup of its fault decodes the instruction, where the breakpoint would be. The instructions
+ * before and after it may be probed, and then the load is still repaired.
  */
 static void decoded_on_fault(void)
 {
@@ -361,7 +361,10 @@ static void instructions(void)
 	EXPECT_EQ(TRY_ADDR(kst_jmp_rex2), -EOPNOTSUPP);
 }
 
-/* At an entry, what is after it is meant (several.landing_pad); elsewhere an indirect branch would not find it any more. */
+/*
+ * At an entry, the probe is moved to the next instruction (several.landing_pad); elsewhere an
+ * indirect branch would not find its landing pad.
+ */
 static void landing_pad(void)
 {
 	if (!IS_ENABLED(CONFIG_X86_KERNEL_IBT)) {

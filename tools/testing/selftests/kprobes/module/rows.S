@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Rows: functions with one instruction that is probed, each called by kst_call() in many states. RSI, RDI and R14 point to
- * memory, RBP into the stack, R15 is 3; the other registers have any value.
+ * Rows: functions with one instruction that is probed, each called by kst_call() in many states.
+ * RSI, RDI and R14 point to memory, RBP into the stack, R15 is 3; the other registers have any
+ * value.
+ *
  *
  *	ROW name "instruction" "before" "after" flags
  *
- * A row ends at kst_exit_0, or at label 2, which goes to kst_exit_1.
+ *
+ * A row ends at kst_exit_0, or at label 2, which jumps to kst_exit_1.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
@@ -392,7 +395,10 @@ kst_rows_end:
 	/* An entry without a name is the end. */
 	.quad	0, 0, 0, 0, 0
 
-	/* not in the text, where it would be a neighbour that cannot be decoded, beside which there are no jumps */
+	/*
+	 * not in the text, where it would be a neighbour that cannot be decoded, which prevents
+	 * jumps
+	 */
 	.section .rodata, "a"
 	.balign 8
 seven:	.quad	7

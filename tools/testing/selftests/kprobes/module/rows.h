@@ -8,10 +8,10 @@
 #define KST_AVX		0x02	/* a processor with AVX */
 #define KST_POPCNT	0x04
 #define KST_RDTSCP	0x08
-#define KST_NO_AX	0x10	/* RAX and RDX come from a clock */
+#define KST_NO_AX	0x10	/* RAX and RDX are from a clock */
 #define KST_NO_CX	0x20
-#define KST_JUMPS	0x40	/* goes on somewhere else */
-#define KST_NINE	0x80	/* comes by nine times */
+#define KST_JUMPS	0x40	/* execution resumes somewhere else */
+#define KST_NINE	0x80	/* is executed nine times */
 /* Set by the macro. */
 #define KST_BARE	0x100	/* nothing before the instruction changes the state */
 #define KST_STRAIGHT	0x200	/* nothing after it does */
@@ -46,10 +46,10 @@ struct kst_row {
 
 extern const struct kst_row kst_rows[], kst_rows_end[];
 
-/* Calls the row at @start with @in in the registers and fills @out with what it ends with. */
+/* Calls the row at @start with the registers @in, and fills @out with the registers at its end. */
 void kst_call(const struct kst_regs *in, struct kst_regs *out, const void *start);
 
-/* The way by which the row ended. */
+/* The exit through which the row ended. */
 extern u8 kst_way;
 
 /* insn.c: values that the handlers have seen of one call. */

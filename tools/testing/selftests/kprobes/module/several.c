@@ -75,7 +75,7 @@ static bool were_called(const char *who)
 		EXPECT(were_called(who));	\
 	} while (0)
 
-/* Comes by kst_bytes_inside. */
+/* Calls kst_bytes_inside. */
 #define come_by(who) CALLS(kst_call_bytes(0x1234), 0x1234, who)
 
 /* Registers or unregisters @n; then a call is made, which calls the handlers @who. */
@@ -277,7 +277,7 @@ static void nothing(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
 {
 }
 
-/* As those do who replace a function: with a post handler, which is not called. */
+/* As a client that replaces a function: with a post handler, which is not called. */
 static void ftrace_changed_ip(void)
 {
 	struct noting away = NOTING('x', kst_target, .pre_handler = elsewhere, .post_handler = nothing);
@@ -352,8 +352,8 @@ static const struct kst_around_place *imul(void)
 }
 
 /*
- * A handler for after an instruction comes to a breakpoint that is there: what executes the instruction within the trap is new
- * code, of which every CPU has to be told before it may call that.
+ * A probe with a post handler is added to an armed breakpoint. The code that executes the
+ * instruction within the trap is new: every CPU must be synchronised before it may call that.
  */
 static void first_post(void)
 {
@@ -380,8 +380,9 @@ module_param(returns_early, bool, 0444);
 MODULE_PARM_DESC(returns_early, "rust_kprobes.post_stops: what it does on CPUs on which erets returns from a breakpoint");
 
 /*
- * A breakpoint leads to the copy of an instruction. On CPUs with FRED the return from it does not serialise: every CPU is
- * told of the copy before the breakpoint is there, and of that once more.
+ * A breakpoint leads to the copy of an instruction. On CPUs with FRED the return from it does not
+ * serialise: every CPU is synchronised for the copy before the breakpoint is armed, and once more
+ * for the breakpoint.
  */
 static void first_copy(void)
 {

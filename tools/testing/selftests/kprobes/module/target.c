@@ -115,7 +115,7 @@ module_init(kst_target_module_init);
 
 static DEFINE_STATIC_KEY_FALSE(kst_target_module_key);
 
-/* A jump at its start would displace what the key patches. */
+/* A jump at its start would displace the bytes that the key patches. */
 static notrace noinline __noclone int kst_target_module_keyed(int a)
 {
 	asm volatile("" : "+a" (a));

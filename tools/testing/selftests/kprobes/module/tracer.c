@@ -13,7 +13,7 @@ static const char * const names[] = {
 	"trace_graph_entry", "trace_graph_return", "__trace_graph_entry", "prepare_ftrace_return",
 };
 
-/* The tracer traces what handlers call, and so hits its own probes within them. */
+/* The tracer traces the functions that handlers call, and so hits its own probes within them. */
 PRE_HANDLER(on_pre, container_of(p, struct kst_hit, kp)->pre++; irq_get_irq_data(0));
 POST_HANDLER(on_post, container_of(p, struct kst_hit, kp)->post++);
 

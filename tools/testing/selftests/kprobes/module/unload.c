@@ -53,7 +53,7 @@ static int on_module(struct notifier_block *nb, unsigned long event, void *data)
 	return NOTIFY_OK;
 }
 
-/* After the engine's, which is told of the module's blacklist. */
+/* Called after the engine's notifier, which updates the module's blacklist. */
 static struct notifier_block watcher = { .notifier_call = on_module, .priority = -1 };
 
 static void expect_target(void)
@@ -135,9 +135,9 @@ static void loaded_again(void)
 }
 
 /*
- * It has been removed and loaded once more. What was probed then has been killed, the disabled probes too, and is no
- * obstacle to new ones (CVE-2022-50266: ftrace kept the site of a probe that was killed; CVE-2022-50008: what was disabled
- * was disarmed).
+ * The module was removed and loaded once more. The old probes were killed, also the disabled ones,
+ * and are no obstacle to new ones (CVE-2022-50266: ftrace kept the site of a killed probe;
+ * CVE-2022-50008: a disabled probe was disarmed).
  */
 static void another(void)
 {
@@ -256,8 +256,9 @@ static int inside_stays(void *unused)
 }
 
 /*
- * Probes come and go while the module comes and goes (CVE-2024-35955: registering while it is unloaded used what was freed;
- * CVE-2024-38588: so did looking for the place that ftrace has there).
+ * Probes are registered and unregistered while the module is loaded and unloaded (CVE-2024-35955:
+ * registering during the unload used freed memory; CVE-2024-38588: so did looking for the ftrace
+ * site there).
  */
 static void storm_begins(void)
 {

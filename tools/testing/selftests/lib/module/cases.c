@@ -64,7 +64,7 @@ static ssize_t run_write(struct file *file, const char __user *from, size_t coun
 	result[0] = '\0';
 	failed = false;
 	skipped = false;
-	/* for what the kernel says of it */
+	/* for the kernel's messages about it */
 	pr_info(KBUILD_MODNAME ": RUN %s\n", name);
 	if (!run_case(name))
 		return -ENOENT;

@@ -22,7 +22,10 @@ struct test_case {
 struct test_cases {
 	/* up to a NULL; each list up to one without a name */
 	const struct test_case * const *lists;
-	/* cases by other rules: their names, a line each, and whether @name is one, which was run */
+	/*
+	 * cases by other rules: prints their names, a line each; and runs @name, or returns false
+	 * if it is none of them
+	 */
 	void (*show_others)(struct seq_file *m);
 	bool (*run_other)(const char *name);
 	/* after each case */

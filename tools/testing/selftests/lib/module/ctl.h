@@ -98,7 +98,8 @@ static inline ssize_t ctl_do(const char __user *from, size_t count, int (*comman
 }
 
 /*
- * ctl_init(), which makes debugfs MODULE/ with the files "ctl", whose commands @command does, and "info", which @info shows
+ * Defines ctl_init(), which makes debugfs MODULE/ with the files "ctl", whose commands @command
+ * executes, and "info", which @info shows
  */
 #define DEFINE_CTL(command, info)							\
 	static ssize_t ctl_write(struct file *file, const char __user *from,	\

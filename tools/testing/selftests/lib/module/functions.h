@@ -13,8 +13,8 @@
 #include <linux/vmalloc.h>
 
 /*
- * The functions whose addresses a file has, one a line in hexadecimal digits; the data of each is the address of its entry here.
- * NULL if there are none. To be freed by vfree().
+ * Returns the functions of a file, which has an address a line in hexadecimal digits; the data of
+ * each is the address of its entry here. NULL if there are none. The caller frees it with vfree().
  */
 static inline struct ftrace_data *read_functions(const char *file, unsigned int *count)
 {
