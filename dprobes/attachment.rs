@@ -22,20 +22,20 @@ use kernel::str::CString;
 use kernel::sync::Arc;
 
 use crate::point::Point;
-use crate::point::When;
-use crate::programs::ProgramPoint;
+use crate::point::WriteTime;
 use crate::raw::probed_file::File;
 use crate::raw::regs::Regs;
 use crate::raw::uprobe::UserHandler;
 use crate::raw::uprobe::UserProbe;
 use crate::raw::watch::Watch;
 use crate::raw::watch::WatchHandler;
+use crate::registry::ProgramPoint;
 
 /// First byte of the instruction at an ftrace site: a call, or a NOP of five bytes.
 const OF_FTRACE: [u8; 2] = [0xe8, 0x0f];
 
 /// Location of a point.
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// Symbol of the kernel, and an offset.
     Kernel(CString, u64),
     /// Symbol of a module in the form `module:symbol`, and an offset.
@@ -48,7 +48,7 @@ pub(crate) enum Place {
     Later,
 }
 
-impl Place {
+impl Location {
     /// Makes the location of a point. Errors: -ENOMEM.
     pub(crate) fn new(kind: ModuleKind, name: &str, point: &PointRef<'_>) -> Result<Self> {
         let offset = point.point.offset;
@@ -97,7 +97,7 @@ impl DetachReason {
 
 /// Breakpoint or watchpoint attached at a point.
 pub(crate) enum Attachment {
-    None(DetachReason),
+    Detached(DetachReason),
     /// Breakpoint with records that are written at once, on request or because the instruction
     /// cannot fault.
     Quick(Probe<Quick>),
@@ -112,28 +112,28 @@ pub(crate) enum Attachment {
 }
 
 /// Type that has an attachment.
-pub(crate) trait HasStop {
-    fn stop(&self) -> &Attachment;
-    fn stop_mut(&mut self) -> &mut Attachment;
+pub(crate) trait HasAttachment {
+    fn attachment(&self) -> &Attachment;
+    fn attachment_mut(&mut self) -> &mut Attachment;
 }
 
-impl HasStop for Attachment {
-    fn stop(&self) -> &Attachment {
+impl HasAttachment for Attachment {
+    fn attachment(&self) -> &Attachment {
         self
     }
 
-    fn stop_mut(&mut self) -> &mut Attachment {
+    fn attachment_mut(&mut self) -> &mut Attachment {
         self
     }
 }
 
-impl HasStop for ProgramPoint {
-    fn stop(&self) -> &Attachment {
-        &self.stop
+impl HasAttachment for ProgramPoint {
+    fn attachment(&self) -> &Attachment {
+        &self.attachment
     }
 
-    fn stop_mut(&mut self) -> &mut Attachment {
-        &mut self.stop
+    fn attachment_mut(&mut self) -> &mut Attachment {
+        &mut self.attachment
     }
 }
 
@@ -166,9 +166,9 @@ pub(crate) struct InUser(Arc<Point>);
 
 impl UserHandler for InUser {
     fn hit(&self, mut regs: Regs<'_>) {
-        match self.0.when() {
-            When::Now => self.0.hit(&mut regs),
-            When::After => self.0.hit_in_task(&mut regs),
+        match self.0.write_time() {
+            WriteTime::AtOnce => self.0.hit(&mut regs),
+            WriteTime::AfterInsn => self.0.hit_in_task(&mut regs),
         }
     }
 }
@@ -183,7 +183,7 @@ impl WatchHandler for Watching {
 
 /// Comparison of the code with the opcode that a point expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opcodes {
+pub(crate) enum OpcodeCheck {
     Compare,
     Ignore,
 }
@@ -191,33 +191,33 @@ pub(crate) enum Opcodes {
 impl Attachment {
     /// Attaches a point. Hits may occur at once, even before [`Point::begin`].
     ///
-    /// A user names the file of a `Place::File`. Opening it may block indefinitely, and may need a
-    /// module: the caller must not hold a lock that others wait for.
+    /// A user names the file of a `Location::File`. Opening it may block indefinitely, and may
+    /// need a module: the caller must not hold a lock that others wait for.
     ///
     /// Errors: those of registering; -ENOENT if there is no such symbol or file. A symbol of a
     /// module is not found as a symbol of the kernel.
-    pub(crate) fn new(place: &Place, point: &Arc<Point>, opcodes: Opcodes) -> Result<Self> {
-        if let Place::Later = place {
-            return Ok(Self::None(DetachReason::Disarmed));
+    pub(crate) fn new(place: &Location, point: &Arc<Point>, opcodes: OpcodeCheck) -> Result<Self> {
+        if let Location::Later = place {
+            return Ok(Self::Detached(DetachReason::Disarmed));
         }
-        if let Place::Kernel(symbol, _) = place {
+        if let Location::Kernel(symbol, _) = place {
             // The code there is freed with its module, and this point would not be notified.
             if kallsyms::lookup_name(symbol).is_none_or(symbols::is_of_module) {
                 return Err(ENOENT);
             }
         }
         let wanted = match opcodes {
-            Opcodes::Compare => point.point.opcode,
-            Opcodes::Ignore => None,
+            OpcodeCheck::Compare => point.point.opcode,
+            OpcodeCheck::Ignore => None,
         };
         if point.point.kind != PointKind::Breakpoint {
             return Self::watch(place, point);
         }
         let stop = match place {
-            Place::File(name, offset) => {
+            Location::File(name, offset) => {
                 let (file, byte) = File::open(name, *offset)?;
                 if wanted.is_some_and(|wanted| wanted != byte) {
-                    return Ok(Self::None(DetachReason::Mismatch(Some(byte))));
+                    return Ok(Self::Detached(DetachReason::Mismatch(Some(byte))));
                 }
                 let handler = InUser(point.clone());
                 let probe = UserProbe::register(file, *offset, handler);
@@ -227,7 +227,9 @@ impl Attachment {
             }
             _ => {
                 let quick = breakpoint(place, Quick(point.clone()))?;
-                match point.when() == When::Now || cannot_fault(&quick) && !point.moves() {
+                match point.write_time() == WriteTime::AtOnce
+                    || cannot_fault(&quick) && !point.moves()
+                {
                     true => Self::Quick(quick),
                     false => {
                         drop(quick);
@@ -241,20 +243,20 @@ impl Attachment {
             None => OF_FTRACE.contains(&wanted),
         };
         if !wanted.is_none_or(fits) {
-            return Ok(Self::None(DetachReason::Mismatch(stop.opcode())));
+            return Ok(Self::Detached(DetachReason::Mismatch(stop.opcode())));
         }
         stop.arm()?;
         Ok(stop)
     }
 
-    fn watch(place: &Place, point: &Arc<Point>) -> Result<Self> {
+    fn watch(place: &Location, point: &Arc<Point>) -> Result<Self> {
         // Holds a reference: the module must not be freed before its notifier can see this point.
         let mut _module = None;
         let address = match place {
-            Place::Address(address) => *address,
-            Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
+            Location::Address(address) => *address,
+            Location::Kernel(symbol, offset) | Location::Module(symbol, offset) => {
                 let start = kallsyms::lookup_name(symbol).ok_or(ENOENT)?;
-                if let Place::Module(..) = place {
+                if let Location::Module(..) = place {
                     _module = Some(symbols::module_of(start).ok_or(ENOENT)?);
                     if kallsyms::lookup_name(symbol) != Some(start) {
                         return Err(ENOENT);
@@ -262,7 +264,7 @@ impl Attachment {
                 }
                 (start as u64).checked_add(*offset).ok_or(EINVAL)?
             }
-            Place::File(..) | Place::Later => return Err(EINVAL),
+            Location::File(..) | Location::Later => return Err(EINVAL),
         };
         Self::at(address, point)
     }
@@ -288,33 +290,36 @@ impl Attachment {
         let armed = match self {
             Self::Quick(probe) => probe.arm(),
             Self::Logging(probe) => probe.arm(),
-            Self::None(_) | Self::User { .. } | Self::Watch { .. } => Ok(()),
+            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => Ok(()),
         };
         armed.map_err(errno)
     }
 
     /// Detaches all points, and waits for their handlers: one wait for some dozens of points, not
     /// one each.
-    pub(crate) fn end_all<T: HasStop>(all: &mut [T]) {
-        UserProbe::unregister_all(all.iter().filter_map(|one| match one.stop() {
+    pub(crate) fn detach_all<T: HasAttachment>(all: &mut [T]) {
+        UserProbe::unregister_all(all.iter().filter_map(|one| match one.attachment() {
             Self::User { probe } => Some(&**probe),
             _ => None,
         }));
-        Watch::unregister_all(all.iter().filter_map(|one| match one.stop() {
+        Watch::unregister_all(all.iter().filter_map(|one| match one.attachment() {
             Self::Watch { watch } => Some(&**watch),
             _ => None,
         }));
-        Probe::drop_all(all.iter_mut().filter_map(|one| one.stop_mut().take_quick()));
         Probe::drop_all(
             all.iter_mut()
-                .filter_map(|one| one.stop_mut().take_logging()),
+                .filter_map(|one| one.attachment_mut().take_quick()),
         );
-        let stops = all.iter_mut().map(T::stop_mut);
-        stops.for_each(|stop| *stop = Self::None(DetachReason::Waiting));
+        Probe::drop_all(
+            all.iter_mut()
+                .filter_map(|one| one.attachment_mut().take_logging()),
+        );
+        let stops = all.iter_mut().map(T::attachment_mut);
+        stops.for_each(|stop| *stop = Self::Detached(DetachReason::Waiting));
     }
 
     fn take_quick(&mut self) -> Option<Probe<Quick>> {
-        match core::mem::replace(self, Self::None(DetachReason::Waiting)) {
+        match core::mem::replace(self, Self::Detached(DetachReason::Waiting)) {
             Self::Quick(probe) => Some(probe),
             other => {
                 *self = other;
@@ -324,7 +329,7 @@ impl Attachment {
     }
 
     fn take_logging(&mut self) -> Option<Probe<Logging>> {
-        match core::mem::replace(self, Self::None(DetachReason::Waiting)) {
+        match core::mem::replace(self, Self::Detached(DetachReason::Waiting)) {
             Self::Logging(probe) => Some(probe),
             other => {
                 *self = other;
@@ -338,7 +343,7 @@ impl Attachment {
         match self {
             Self::Quick(probe) => probe.opcode(),
             Self::Logging(probe) => probe.opcode(),
-            Self::None(_) | Self::User { .. } | Self::Watch { .. } => None,
+            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => None,
         }
     }
 
@@ -346,8 +351,8 @@ impl Attachment {
     pub(crate) fn waits(&self, point: &Point) -> bool {
         match self {
             Self::Logging(_) => true,
-            Self::User { .. } => point.when() == When::After,
-            Self::None(_) | Self::Quick(_) | Self::Watch { .. } => false,
+            Self::User { .. } => point.write_time() == WriteTime::AfterInsn,
+            Self::Detached(_) | Self::Quick(_) | Self::Watch { .. } => false,
         }
     }
 
@@ -356,7 +361,7 @@ impl Attachment {
         match self {
             Self::Quick(probe) => probe.address(),
             Self::Logging(probe) => probe.address(),
-            Self::None(_) | Self::User { .. } | Self::Watch { .. } => 0,
+            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => 0,
         }
     }
 
@@ -364,7 +369,7 @@ impl Attachment {
     pub(crate) fn is_replaced(&self) -> bool {
         match self {
             Self::User { probe } => !probe.is_current(),
-            Self::None(_) | Self::Quick(_) | Self::Logging(_) | Self::Watch { .. } => false,
+            Self::Detached(_) | Self::Quick(_) | Self::Logging(_) | Self::Watch { .. } => false,
         }
     }
 
@@ -373,14 +378,14 @@ impl Attachment {
         match self {
             Self::Quick(probe) => probe.missed(),
             Self::Logging(probe) => probe.missed(),
-            Self::None(_) | Self::User { .. } | Self::Watch { .. } => 0,
+            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => 0,
         }
     }
 
     /// Returns the reason for not being armed; `None` if armed.
-    pub(crate) fn idle(&self) -> Option<DetachReason> {
+    pub(crate) fn detach_reason(&self) -> Option<DetachReason> {
         let is_armed = match self {
-            Self::None(idle) => return Some(*idle),
+            Self::Detached(idle) => return Some(*idle),
             Self::Quick(probe) => probe.is_armed(),
             Self::Logging(probe) => probe.is_armed(),
             Self::User { .. } | Self::Watch { .. } => true,
@@ -402,15 +407,15 @@ fn cannot_fault<H: ProbeHandler>(probe: &Probe<H>) -> bool {
     }
 }
 
-fn breakpoint<H: ProbeHandler>(place: &Place, handler: H) -> Result<Probe<H>> {
+fn breakpoint<H: ProbeHandler>(place: &Location, handler: H) -> Result<Probe<H>> {
     let builder = Probe::builder().disarmed();
     let builder = match place {
-        Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
+        Location::Kernel(symbol, offset) | Location::Module(symbol, offset) => {
             let offset = u32::try_from(*offset).map_err(|_| EINVAL)?;
             builder.symbol(symbol).offset(offset)
         }
-        Place::Address(address) => builder.address(usize::try_from(*address)?),
-        Place::File(..) | Place::Later => return Err(EINVAL),
+        Location::Address(address) => builder.address(usize::try_from(*address)?),
+        Location::File(..) | Location::Later => return Err(EINVAL),
     };
     builder.register(handler).map_err(errno)
 }

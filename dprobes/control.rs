@@ -17,7 +17,7 @@
 //! `reset[A-B]` and `reset_globals[A-B]` reset only variables A to B. The state after these
 //! commands begins with the previous values of the variables.
 //!
-//! Contexts: process. Locks, outermost first: a session's reply, the table's mutex.
+//! Contexts: process. Locks, outermost first: a session's reply, the registry's mutex.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::MAGIC;
@@ -34,10 +34,10 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::error::Refused;
-use crate::programs::AllTaken;
-use crate::programs::Table;
+use crate::error::CommandError;
 use crate::raw::permission::may_administer;
+use crate::registry::Registry;
+use crate::registry::ResetReport;
 use crate::variables::Range;
 use crate::DProbes;
 
@@ -47,7 +47,7 @@ const WRITE_MAX: usize = 4 << 20;
 /// State of an open file.
 #[pin_data]
 struct Session {
-    table: Arc<Table>,
+    registry: Arc<Registry>,
     #[pin]
     reply: Mutex<Reply>,
 }
@@ -55,18 +55,18 @@ struct Session {
 /// Reply to the last write, for reading.
 #[derive(Default)]
 struct Reply {
-    refused: Option<Refused>,
+    refused: Option<CommandError>,
     /// Values of variables before they were set to 0.
-    taken: AllTaken,
+    taken: ResetReport,
     /// None until the first read.
     text: Option<KVVec<u8>>,
 }
 
 impl Session {
-    fn new(table: Arc<Table>) -> Result<Arc<Self>> {
+    fn new(registry: Arc<Registry>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                table,
+                registry,
                 reply <- new_mutex!(Reply::default()),
             }),
             GFP_KERNEL,
@@ -75,12 +75,12 @@ impl Session {
 
     fn run(&self, bytes: &[u8]) -> Result {
         let done = match bytes.starts_with(&MAGIC.to_le_bytes()) {
-            true => self.table.insert(bytes).map(|()| AllTaken::default()),
+            true => self.registry.insert(bytes).map(|()| ResetReport::default()),
             false => self.command(bytes),
         };
         let (result, refused, taken) = match done {
             Ok(taken) => (Ok(()), None, taken),
-            Err(refused) => (Err(refused.error), Some(refused), AllTaken::default()),
+            Err(refused) => (Err(refused.error), Some(refused), ResetReport::default()),
         };
         let reply = Reply {
             refused,
@@ -95,32 +95,32 @@ impl Session {
     fn read(&self, to: &mut UserDst) -> Result {
         let mut reply = self.reply.lock();
         if reply.text.is_none() {
-            reply.text = Some(state(&self.table, &reply)?);
+            reply.text = Some(state(&self.registry, &reply)?);
         }
         to.copy_at_position(reply.text.as_deref().unwrap_or_default())
     }
 
-    fn command(&self, line: &[u8]) -> Result<AllTaken, Refused> {
-        let unknown = || Refused::new(EINVAL, "neither a set nor a command");
+    fn command(&self, line: &[u8]) -> Result<ResetReport, CommandError> {
+        let unknown = || CommandError::new(EINVAL, "neither a set nor a command");
         let line = core::str::from_utf8(line.trim_ascii()).map_err(|_| unknown())?;
         let (verb, name) = line.split_once(' ').unwrap_or((line, ""));
-        let table = &self.table;
+        let registry = &self.registry;
         let (verb, some) = indexes(verb).ok_or_else(unknown)?;
         let range = some.unwrap_or(Range::ALL);
         match (verb, name) {
             (_, "") if verb != "reset_globals" => Err(unknown()),
             ("remove", _) if some.is_some() => Err(unknown()),
             ("remove", "*") => {
-                table.remove_all();
-                Ok(AllTaken::default())
+                registry.remove_all();
+                Ok(ResetReport::default())
             }
             ("remove", name) => {
-                table.remove(name)?;
-                Ok(AllTaken::default())
+                registry.remove(name)?;
+                Ok(ResetReport::default())
             }
-            ("reset", "*") => Ok(table.reset_all(range)?),
-            ("reset", name) => table.reset(name, range),
-            ("reset_globals", "") => Ok(table.reset_globals(range)?),
+            ("reset", "*") => Ok(registry.reset_all(range)?),
+            ("reset", name) => registry.reset(name, range),
+            ("reset_globals", "") => Ok(registry.reset_globals(range)?),
             _ => Err(unknown()),
         }
     }
@@ -137,27 +137,27 @@ fn indexes(verb: &str) -> Option<(&str, Option<Range>)> {
 }
 
 /// Returns the error and the previous values of variables, and the state after them.
-fn state(table: &Table, reply: &Reply) -> Result<KVVec<u8>> {
+fn state(registry: &Registry, reply: &Reply) -> Result<KVVec<u8>> {
     let mut text = TextBuffer::new();
     if let Some(refused) = &reply.refused {
         let why = core::str::from_utf8(&refused.text).unwrap_or_default();
         text.write_fmt(fmt!("error: {why}\n")).map_err(|_| ENOMEM)?;
     }
     reply.taken.write(&mut text).map_err(|_| ENOMEM)?;
-    table.write(&mut text).map_err(|_| ENOMEM)?;
+    registry.write(&mut text).map_err(|_| ENOMEM)?;
     Ok(text.into_bytes())
 }
 
 /// Control file. An opened one has a session.
 pub(crate) struct ControlFile {
-    table: Arc<Table>,
+    registry: Arc<Registry>,
     session: Option<Arc<Session>>,
 }
 
 impl ControlFile {
-    pub(crate) fn new(table: Arc<Table>) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
         Self {
-            table,
+            registry,
             session: None,
         }
     }
@@ -172,8 +172,8 @@ impl NodeOps for ControlFile {
             return Err(EPERM);
         }
         Ok(Some(Self {
-            table: self.table.clone(),
-            session: Some(Session::new(self.table.clone())?),
+            registry: self.registry.clone(),
+            session: Some(Session::new(self.registry.clone())?),
         }))
     }
 

@@ -32,7 +32,7 @@ const HEAD: usize = 2 * WORD;
 const WORD: usize = size_of::<usize>();
 
 /// Pending records of a CPU. Zeroed memory has no record.
-pub(crate) struct Pending {
+pub(crate) struct CpuRecords {
     /// Address of the instruction that they belong to.
     address: usize,
     /// Bytes in use.
@@ -40,7 +40,7 @@ pub(crate) struct Pending {
     bytes: [u8; BYTES],
 }
 
-impl Pending {
+impl CpuRecords {
     /// Handles a hit of a point before the instruction at an address: drops records that did not
     /// complete.
     #[inline(always)]
@@ -85,7 +85,7 @@ impl Pending {
         self.len == 0
     }
 
-    /// Handles a hit as [`Pending::begin`] does, if there is no record. Returns room for a record
+    /// Handles a hit as [`CpuRecords::begin`] does, if there is no record. Returns room for a record
     /// of `len` bytes, which the caller fills completely. The room is always at the same address.
     #[inline(always)]
     pub(crate) fn first(&mut self, owner: usize, address: usize, len: usize) -> Option<&mut [u8]> {

@@ -9,7 +9,7 @@
 //! - `record.rs`: records of runs; `cpu_records.rs`, `task_records.rs`: records that wait for the
 //!   instruction
 //! - `reaper.rs`, `rearm.rs`: work that hits ask for
-//! - `programs.rs`: loaded programs; `control.rs`: the file that loads them
+//! - `registry.rs`: loaded programs; `control.rs`: the file that loads them
 //!
 //! See `Documentation/dprobes.rst`.
 
@@ -20,12 +20,12 @@ mod error;
 mod exit_action;
 mod hit_context;
 mod point;
-mod programs;
 mod raw;
 mod reaper;
 mod rearm;
 mod record;
 mod registers;
+mod registry;
 mod status;
 mod strategy;
 mod task_records;
@@ -50,14 +50,14 @@ use crate::control::ControlFile;
 use crate::control::CONTROL_FILE;
 use crate::cpu_records::RECORD_MAX;
 use crate::point::Shared;
-use crate::programs::Table;
 use crate::raw::exit_facility;
-use crate::raw::module_name;
+use crate::raw::module_notifier;
 use crate::raw::scratch::Scratch;
 use crate::raw::watch::Cpus;
 use crate::raw::worker::Worker;
 use crate::record::FORMAT;
-use crate::task_records::InTask;
+use crate::registry::Registry;
+use crate::task_records::TaskRecords;
 use crate::variables::Variables;
 
 module! {
@@ -87,7 +87,7 @@ struct DProbes {
     _modules: Registered<ModuleEvent>,
     _instructions: Registered<UprobeDone>,
     _tasks: Registered<TaskExit>,
-    table: Arc<Table>,
+    registry: Arc<Registry>,
     _worker: Worker<Errand<Shared>>,
     _cpus: Cpus,
 }
@@ -110,7 +110,7 @@ impl kernel::Module for DProbes {
                 globals: Variables::new(VARIABLES_MAX)?,
                 scratch: Scratch::new()?,
                 channel,
-                in_task <- InTask::new(),
+                in_task <- TaskRecords::new(),
                 programs <- new_mutex!(KVVec::new()),
                 numbers: Word::new(1),
             })),
@@ -136,17 +136,17 @@ impl kernel::Module for DProbes {
                     Answer::Continue
                 })?
         };
-        let table = Table::new(shared)?;
-        let watched = table.clone();
-        let modules = module_name::watch(move |name, event| watched.module(name, event))?;
-        let file = refcounted::Shared::new(Ok(ControlFile::new(table.clone())))?;
+        let registry = Registry::new(shared)?;
+        let watched = registry.clone();
+        let modules = module_notifier::watch(move |name, event| watched.module(name, event))?;
+        let file = refcounted::Shared::new(Ok(ControlFile::new(registry.clone())))?;
         let file = dir.file(c"control", 0o600, &CONTROL_FILE, file)?;
         Ok(Self {
             _file: file,
             _modules: modules,
             _instructions: instructions,
             _tasks: tasks,
-            table,
+            registry,
             _worker: worker,
             _cpus: cpus,
         })
@@ -155,7 +155,7 @@ impl kernel::Module for DProbes {
 
 impl Drop for DProbes {
     fn drop(&mut self) {
-        self.table.remove_all();
+        self.registry.remove_all();
         exit_facility::finish();
     }
 }

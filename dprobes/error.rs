@@ -15,16 +15,16 @@ use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
-use crate::attachment::Place;
+use crate::attachment::Location;
 
 /// Error of a refused command.
-pub(crate) struct Refused {
+pub(crate) struct CommandError {
     pub(crate) error: Error,
     /// Line without its newline; empty if there is no memory for it.
     pub(crate) text: KVVec<u8>,
 }
 
-impl Refused {
+impl CommandError {
     fn with(error: Error, text: fmt::Arguments<'_>) -> Self {
         let mut buffer = TextBuffer::new();
         // If memory is short, the text is, too.
@@ -55,7 +55,7 @@ impl Refused {
     }
 
     /// Makes an error about a point that cannot be probed.
-    pub(crate) fn place(error: Error, name: &CStr, place: &Place) -> Self {
+    pub(crate) fn place(error: Error, name: &CStr, place: &Location) -> Self {
         let why = match error {
             e if e == ENOENT => "there is no such symbol or file",
             e if e == EILSEQ => "it is not the start of an instruction",
@@ -72,19 +72,19 @@ impl Refused {
     }
 }
 
-impl From<Error> for Refused {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         Self::with(error, fmt!("error {}", error.to_errno()))
     }
 }
 
-impl From<AllocError> for Refused {
+impl From<AllocError> for CommandError {
     fn from(_: AllocError) -> Self {
         Self::from(ENOMEM)
     }
 }
 
-impl From<TryFromIntError> for Refused {
+impl From<TryFromIntError> for CommandError {
     fn from(_: TryFromIntError) -> Self {
         Self::from(EINVAL)
     }

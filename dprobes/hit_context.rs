@@ -33,7 +33,7 @@ const USER_END: u64 = 1 << 63;
 const FLAT: [u16; 5] = [0x10, 0x18, 0x23, 0x2b, 0x33];
 
 /// Hit of a point.
-pub(crate) struct Here<'a, R> {
+pub(crate) struct HitContext<'a, R> {
     pub(crate) regs: &'a mut R,
     pub(crate) point: &'a Point,
 }
@@ -47,7 +47,7 @@ fn read(address: u64, to: &mut [u8]) -> bool {
     }
 }
 
-impl<R: Registers> World for Here<'_, R> {
+impl<R: Registers> World for HitContext<'_, R> {
     #[inline(always)]
     fn register(&self, register: Register) -> Option<u64> {
         let value = self.regs.get(register);

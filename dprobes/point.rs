@@ -37,10 +37,9 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::cpu_records::Pending;
+use crate::cpu_records::CpuRecords;
 use crate::exit_action;
-use crate::hit_context::Here;
-use crate::programs::Program;
+use crate::hit_context::HitContext;
 use crate::raw::permission::Permission;
 use crate::raw::regs::Regs;
 use crate::raw::scratch::Scratch;
@@ -50,12 +49,13 @@ use crate::rearm::WatchRequests;
 use crate::record;
 use crate::record::header;
 use crate::record::Record;
-use crate::registers::OfKernel;
+use crate::registers::KernelRegs;
+use crate::registers::KernelRegsMut;
 use crate::registers::Registers;
-use crate::registers::Seen;
-use crate::strategy::Way;
-use crate::task_records::InTask;
-use crate::task_records::Waiting;
+use crate::registry::Program;
+use crate::strategy::Strategy;
+use crate::task_records::TaskRecord;
+use crate::task_records::TaskRecords;
 use crate::variables::Variables;
 
 /// Bias of the hit counter before [`Point::begin`], larger than any number of hits.
@@ -67,9 +67,9 @@ pub(crate) struct Shared {
     pub(crate) globals: Variables,
     pub(crate) scratch: Scratch,
     pub(crate) channel: Channel,
-    /// Pending records of points in user space.
+    /// CpuRecords records of points in user space.
     #[pin]
-    pub(crate) in_task: InTask,
+    pub(crate) in_task: TaskRecords,
     /// Loaded programs. Empty by the time this is dropped.
     #[pin]
     pub(crate) programs: Mutex<KVVec<Program>>,
@@ -90,7 +90,7 @@ impl Shared {
         }
     }
 
-    fn write(&self, waiting: &Waiting) {
+    fn write(&self, waiting: &TaskRecord) {
         crate::record::write(&waiting.record, &self.channel, waiting.target);
     }
 }
@@ -104,7 +104,7 @@ pub(crate) struct Output {
 
 /// Event that a record of a hit waits for.
 #[derive(Clone, Copy)]
-enum Until {
+enum Commit {
     /// None: the record is written at once.
     Now,
     /// This CPU has executed the instruction at an address.
@@ -115,11 +115,11 @@ enum Until {
 
 /// Time at which the records of a point are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum WriteTime {
     /// At once.
-    Now,
+    AtOnce,
     /// After the probed instruction has been executed.
-    After,
+    AfterInsn,
 }
 
 /// Probe point. It runs no program before [`Point::begin`].
@@ -133,7 +133,7 @@ pub(crate) struct Point {
     /// decides.
     last: Word,
     code: KVVec<Insn>,
-    way: Way,
+    strategy: Strategy,
     limits: Limits,
     pub(crate) locals: Arc<Variables>,
     pub(crate) shared: Arc<Errand<Shared>>,
@@ -152,10 +152,10 @@ pub(crate) struct Point {
     truncated: Word,
     /// 1 once the reaper was asked to check whether the breakpoint can be removed.
     asked: Word,
-    /// Runs of a [`Way::Run`] program. A run is counted only once it can no longer be missed, so
+    /// Runs of a [`Strategy::Run`] program. A run is counted only once it can no longer be missed, so
     /// that a missed hit uses up no run.
     began: Word,
-    /// Hits beyond `runs` that replaced a missed one, for programs of other ways.
+    /// Hits beyond `runs` that replaced a missed one, for programs of other strategies.
     replaced: Word,
     /// Unique number; numbers are never reused.
     number: usize,
@@ -196,7 +196,7 @@ impl Point {
             pass,
             last: Word::new(runs.saturating_sub(1)),
             runs: Word::new(runs),
-            way: Way::new(&limits, output, &insns),
+            strategy: Strategy::new(&limits, output, &insns),
             code: {
                 fuse(&mut insns);
                 insns
@@ -234,10 +234,10 @@ impl Point {
     /// Returns when its records are written: at once if they are wanted although the instruction
     /// faults, or if the program logs nothing. In that case it has only records of exceptions, and
     /// writing these at once is quicker.
-    pub(crate) fn when(&self) -> When {
+    pub(crate) fn write_time(&self) -> WriteTime {
         match self.logs && !self.point.log_on_fault {
-            true => When::After,
-            false => When::Now,
+            true => WriteTime::AfterInsn,
+            false => WriteTime::AtOnce,
         }
     }
 
@@ -265,8 +265,8 @@ impl Point {
 
     /// Handles a hit, and writes its record at once.
     pub(crate) fn hit(&self, regs: &mut Regs<'_>) {
-        if !self.is_done(regs.again(), Until::Now) {
-            self.run(regs, Until::Now);
+        if !self.is_done(regs.again(), Commit::Now) {
+            self.run(regs, Commit::Now);
         }
     }
 
@@ -274,9 +274,9 @@ impl Point {
     /// continues.
     #[inline(always)]
     pub(crate) fn hit_quickly(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        match self.is_done(Seen(ctx), Until::Now) {
+        match self.is_done(KernelRegs(ctx), Commit::Now) {
             true => Next::Continue,
-            false => self.run_in_kernel(&mut ctx.again(), Until::Now),
+            false => self.run_in_kernel(&mut ctx.again(), Commit::Now),
         }
     }
 
@@ -284,11 +284,11 @@ impl Point {
     /// Returns where execution continues.
     #[inline(always)]
     pub(crate) fn hit_before(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        let until = Until::OnCpu(ctx.ip());
-        if self.is_done(Seen(ctx), until) {
+        let commit = Commit::OnCpu(ctx.ip());
+        if self.is_done(KernelRegs(ctx), commit) {
             return Next::Continue;
         }
-        let next = self.run_in_kernel(&mut ctx.again(), until);
+        let next = self.run_in_kernel(&mut ctx.again(), commit);
         if next != Next::Continue {
             // Neither the instruction nor the post handler is executed.
             self.completed();
@@ -302,9 +302,9 @@ impl Point {
         let address = regs.get(Register::Ip);
         // Drops the record of an earlier hit that was never reported as complete.
         drop(self.shared.in_task.take_of(task::address(), self.number));
-        let until = Until::InTask(address.unwrap_or(0) as usize);
-        if !self.is_done(regs.again(), until) {
-            self.run(regs, until);
+        let commit = Commit::InTask(address.unwrap_or(0) as usize);
+        if !self.is_done(regs.again(), commit) {
+            self.run(regs, commit);
         }
         if regs.get(Register::Ip) != address {
             // Execution continues elsewhere: the instruction is not executed.
@@ -320,31 +320,33 @@ impl Point {
     /// Functions that are not inlined do not get the registers, so that the registers need not be
     /// in memory.
     #[inline(always)]
-    fn is_done<R: Registers>(&self, mut regs: R, until: Until) -> bool {
+    fn is_done<R: Registers>(&self, mut regs: R, commit: Commit) -> bool {
         let hit = self.hits.add(1);
         // Very large for hits before the first that counts.
         let nth = hit.wrapping_sub(self.pass);
         if nth >= self.last.load() && self.is_over(nth) {
-            if let Until::OnCpu(address) = until {
+            if let Commit::OnCpu(address) = commit {
                 self.forget(address);
             }
             return true;
         }
-        let here = Here {
+        let here = HitContext {
             regs: &mut regs,
             point: self,
         };
-        match &self.way {
-            Way::Count(one) => one.add(&here),
-            Way::Counts => count(&self.code, &here),
-            Way::Tally(tally) => return tally.count(&here),
+        match &self.strategy {
+            Strategy::Count(one) => one.add(&here),
+            Strategy::Counts => count(&self.code, &here),
+            Strategy::Tally(tally) => return tally.count(&here),
             // Not at a watchpoint: the reads of a program may hit it.
-            Way::Pair(plain) if R::IS_ALONE => return self.log::<Pair, R>(plain, &here, until),
-            Way::Word(plain) if R::IS_ALONE => {
-                return self.log::<OfWords<1>, R>(plain, &here, until);
+            Strategy::Pair(plain) if R::IS_ALONE => {
+                return self.log::<Pair, R>(plain, &here, commit)
             }
-            Way::TwoWords(plain) if R::IS_ALONE => {
-                return self.log::<OfWords<2>, R>(plain, &here, until);
+            Strategy::Word(plain) if R::IS_ALONE => {
+                return self.log::<OfWords<1>, R>(plain, &here, commit);
+            }
+            Strategy::TwoWords(plain) if R::IS_ALONE => {
+                return self.log::<OfWords<2>, R>(plain, &here, commit);
             }
             _ => return false,
         }
@@ -354,29 +356,34 @@ impl Point {
     /// Builds the record of a plain program. Returns false if nothing was done, and the program has
     /// to be run.
     #[inline(always)]
-    fn log<F: Form, R: Registers>(&self, plain: &Plain, here: &Here<'_, R>, until: Until) -> bool {
-        match until {
-            Until::Now => record::place::<F, R>(plain, here, &self.shared.channel),
-            Until::OnCpu(address) => self.keep_plain::<F, R>(plain, here, address),
-            Until::InTask(_) => false,
+    fn log<F: Form, R: Registers>(
+        &self,
+        plain: &Plain,
+        here: &HitContext<'_, R>,
+        commit: Commit,
+    ) -> bool {
+        match commit {
+            Commit::Now => record::place::<F, R>(plain, here, &self.shared.channel),
+            Commit::OnCpu(address) => self.keep_plain::<F, R>(plain, here, address),
+            Commit::InTask(_) => false,
         }
     }
 
     /// Runs the program at a kernel breakpoint, unless its record can be built directly. Returns
     /// where execution continues.
     #[inline(never)]
-    fn run_in_kernel(&self, ctx: &mut ProbeCtx<'_>, until: Until) -> Next {
-        let mut regs = OfKernel::new(ctx);
-        if let Way::Steps(plain) = &self.way {
-            let here = Here {
+    fn run_in_kernel(&self, ctx: &mut ProbeCtx<'_>, commit: Commit) -> Next {
+        let mut regs = KernelRegsMut::new(ctx);
+        if let Strategy::Steps(plain) = &self.strategy {
+            let here = HitContext {
                 regs: &mut regs,
                 point: self,
             };
-            if self.log::<Steps, _>(plain, &here, until) {
+            if self.log::<Steps, _>(plain, &here, commit) {
                 return Next::Continue;
             }
         }
-        self.run(&mut regs, until);
+        self.run(&mut regs, commit);
         regs.next
     }
 
@@ -385,7 +392,7 @@ impl Point {
     fn keep_plain<F: Form, R: Registers>(
         &self,
         plain: &Plain,
-        here: &Here<'_, R>,
+        here: &HitContext<'_, R>,
         address: usize,
     ) -> bool {
         let Some(mut room) = self.shared.scratch.enter() else {
@@ -411,12 +418,12 @@ impl Point {
             return true;
         }
         let runs = self.runs.load();
-        let is_over = match self.way {
+        let is_over = match self.strategy {
             // `run_now()` decides.
-            Way::Run => self.began.load() >= runs,
+            Strategy::Run => self.began.load() >= runs,
             _ => nth >= runs && (runs == 0 || !self.replaces()),
         };
-        if is_over || !matches!(self.way, Way::Run) && nth < runs {
+        if is_over || !matches!(self.strategy, Strategy::Run) && nth < runs {
             self.ask();
         }
         is_over
@@ -479,26 +486,26 @@ impl Point {
     /// Runs the program with interrupts off. Interrupts, and hits in them, wait until the program
     /// and the probe handler have finished.
     #[inline(never)]
-    fn run<R: Registers>(&self, regs: &mut R, until: Until) {
+    fn run<R: Registers>(&self, regs: &mut R, commit: Commit) {
         regs.hold_irqs();
-        with_irqs_off(|_| self.run_now(regs, until));
+        with_irqs_off(|_| self.run_now(regs, commit));
     }
 
     #[inline(always)]
-    fn run_now<R: Registers>(&self, regs: &mut R, until: Until) {
-        let mut here = Here { regs, point: self };
+    fn run_now<R: Registers>(&self, regs: &mut R, commit: Commit) {
+        let mut here = HitContext { regs, point: self };
         let Some(mut room) = self.shared.scratch.enter() else {
             self.missed.add(1);
-            if let Until::OnCpu(_) = until {
+            if let Commit::OnCpu(_) = commit {
                 self.shared.scratch.forget_pending();
             }
             return;
         };
         let (memory, pending) = room.parts();
-        if let Until::OnCpu(address) = until {
+        if let Commit::OnCpu(address) = commit {
             pending.begin(self.number, address);
         }
-        if matches!(self.way, Way::Run) && !self.begins() {
+        if matches!(self.strategy, Strategy::Run) && !self.begins() {
             return;
         }
         let outcome = run(&self.limits, &self.code, memory, &mut here);
@@ -510,13 +517,13 @@ impl Point {
                 self.note(&outcome);
             }
             if !outcome.is_empty() {
-                let until = match exit_action::is_asked(outcome.end) {
-                    true => Until::Now,
-                    false => until,
+                let commit = match exit_action::is_asked(outcome.end) {
+                    true => Commit::Now,
+                    false => commit,
                 };
                 match outcome.record(header(&outcome, &here), memory) {
-                    Some(record) => self.keep(until, pending, record),
-                    None => self.keep_pieces(until, pending, &outcome, &here, memory),
+                    Some(record) => self.keep(commit, pending, record),
+                    None => self.keep_pieces(commit, pending, &outcome, &here, memory),
                 }
             }
             if outcome.end != End::Exit {
@@ -528,14 +535,14 @@ impl Point {
 
     /// Writes a contiguous record, or keeps it until its instruction completes.
     #[inline(always)]
-    fn keep(&self, until: Until, pending: &mut Pending, record: &[u8]) {
-        match until {
-            Until::Now => record::write(record, &self.shared.channel, self.output.target),
-            Until::OnCpu(_) => match pending.room(self.number, record.len()) {
+    fn keep(&self, commit: Commit, pending: &mut CpuRecords, record: &[u8]) {
+        match commit {
+            Commit::Now => record::write(record, &self.shared.channel, self.output.target),
+            Commit::OnCpu(_) => match pending.room(self.number, record.len()) {
                 Some(room) => copy_slice(room, record),
                 None => drop(self.truncated.add(1)),
             },
-            Until::InTask(address) => {
+            Commit::InTask(address) => {
                 self.keep_in_task(address, record.len(), |room| copy_slice(room, record));
             }
         }
@@ -545,20 +552,20 @@ impl Point {
     #[inline(never)]
     fn keep_pieces<R: Registers>(
         &self,
-        until: Until,
-        pending: &mut Pending,
+        commit: Commit,
+        pending: &mut CpuRecords,
         outcome: &Outcome,
-        here: &Here<'_, R>,
+        here: &HitContext<'_, R>,
         memory: &Memory,
     ) {
         let record = Record::new(outcome, here, outcome.data(memory));
-        match until {
-            Until::Now => record.write(&self.shared.channel, self.output.target),
-            Until::OnCpu(_) => match pending.room(self.number, record.len()) {
+        match commit {
+            Commit::Now => record.write(&self.shared.channel, self.output.target),
+            Commit::OnCpu(_) => match pending.room(self.number, record.len()) {
                 Some(room) => record.fill(room),
                 None => drop(self.truncated.add(1)),
             },
-            Until::InTask(address) => {
+            Commit::InTask(address) => {
                 self.keep_in_task(address, record.len(), |room| record.fill(room));
             }
         }
@@ -609,8 +616,8 @@ impl Point {
     /// Returns true if its program has run as often as it may.
     pub(crate) fn is_used_up(&self) -> bool {
         let runs = self.runs.load();
-        match self.way {
-            Way::Run => self.began.load() >= runs,
+        match self.strategy {
+            Strategy::Run => self.began.load() >= runs,
             _ => {
                 let has_all = |hits| hits >= runs && self.replaced.load() >= self.missed();
                 runs == 0 || self.hits().checked_sub(self.pass).is_some_and(has_all)
@@ -621,8 +628,8 @@ impl Point {
     /// Returns the number of hits at which the program ran, or is running.
     pub(crate) fn runs(&self) -> usize {
         let most = usize::try_from(self.point.max_hits).unwrap_or(usize::MAX);
-        match self.way {
-            Way::Run => self.began.load(),
+        match self.strategy {
+            Strategy::Run => self.began.load(),
             // These programs do not remove their point.
             _ => {
                 let hits = self.hits().saturating_sub(self.pass).min(most);

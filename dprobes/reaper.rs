@@ -13,9 +13,9 @@ use ferro_sys::sync::deferred_call::OnErrand;
 use crate::attachment::Attachment;
 use crate::attachment::DetachReason;
 use crate::point::Shared;
-use crate::programs::Program;
-use crate::programs::ProgramPoint;
 use crate::rearm::WatchRequest;
+use crate::registry::Program;
+use crate::registry::ProgramPoint;
 
 /// Most attachments that are detached with one wait for their handlers.
 const AT_ONCE: usize = 16;
@@ -34,7 +34,7 @@ pub(crate) fn end_some(
     chosen: impl Fn(&Program) -> bool,
     take: impl Fn(&mut ProgramPoint) -> Option<Attachment>,
 ) -> bool {
-    let mut gone = [const { Attachment::None(DetachReason::UsedUp) }; AT_ONCE];
+    let mut gone = [const { Attachment::Detached(DetachReason::UsedUp) }; AT_ONCE];
     let mut places = gone.iter_mut().peekable();
     let mut programs = shared.programs.lock();
     for program in programs.iter_mut().filter(|program| chosen(program)) {
@@ -48,19 +48,22 @@ pub(crate) fn end_some(
     }
     let is_full = places.peek().is_none();
     drop(programs);
-    Attachment::end_all(&mut gone);
+    Attachment::detach_all(&mut gone);
     is_full
 }
 
 impl ProgramPoint {
     /// Returns true if the point is attached, and its program never runs again.
     fn is_to_go(&self) -> bool {
-        !matches!(self.stop, Attachment::None(_)) && self.point.is_to_go()
+        !matches!(self.attachment, Attachment::Detached(_)) && self.point.is_to_go()
     }
 
     fn take_stop(&mut self) -> Attachment {
         self.keep_missed();
-        let stop = core::mem::replace(&mut self.stop, Attachment::None(DetachReason::UsedUp));
+        let stop = core::mem::replace(
+            &mut self.attachment,
+            Attachment::Detached(DetachReason::UsedUp),
+        );
         self.point.mailbox().into_iter().for_each(WatchRequest::end);
         stop
     }

@@ -16,10 +16,10 @@ use kernel::prelude::*;
 use crate::attachment::Attachment;
 use crate::attachment::DetachReason;
 use crate::point::Shared;
-use crate::programs::ProgramPoint;
 use crate::raw::worker;
 use crate::raw::worker::OnWork;
 use crate::reaper::end_some;
+use crate::registry::ProgramPoint;
 
 /// Request for a watchpoint.
 pub(crate) struct WatchRequest {
@@ -112,25 +112,28 @@ impl ProgramPoint {
     /// register.
     fn arm(&mut self) -> Attachment {
         let Some(mailbox) = self.point.mailbox() else {
-            return Attachment::None(DetachReason::Disarmed);
+            return Attachment::Detached(DetachReason::Disarmed);
         };
         let wanted = mailbox.wanted.load();
         if wanted != 0 && wanted == mailbox.watched() {
-            return Attachment::None(DetachReason::Disarmed);
+            return Attachment::Detached(DetachReason::Disarmed);
         }
-        let old = core::mem::replace(&mut self.stop, Attachment::None(DetachReason::Disarmed));
+        let old = core::mem::replace(
+            &mut self.attachment,
+            Attachment::Detached(DetachReason::Disarmed),
+        );
         old.release();
         mailbox.watched.store(0);
         if self.point.is_used_up() {
             mailbox.end();
-            self.stop = Attachment::None(DetachReason::UsedUp);
+            self.attachment = Attachment::Detached(DetachReason::UsedUp);
         } else if wanted != 0 {
-            self.stop = match Attachment::at(wanted as u64, &self.point) {
+            self.attachment = match Attachment::at(wanted as u64, &self.point) {
                 Ok(stop) => {
                     mailbox.watched.store(wanted);
                     stop
                 }
-                Err(error) => Attachment::None(DetachReason::of(error)),
+                Err(error) => Attachment::Detached(DetachReason::of(error)),
             };
         }
         old
@@ -141,7 +144,7 @@ impl ProgramPoint {
     pub(crate) fn disarm(&mut self) {
         if let Some(mailbox) = self.point.mailbox() {
             mailbox.clear();
-            self.stop = Attachment::None(DetachReason::Disarmed);
+            self.attachment = Attachment::Detached(DetachReason::Disarmed);
         }
     }
 }

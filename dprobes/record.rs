@@ -29,7 +29,7 @@ use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::fmt;
 use kernel::prelude::*;
 
-use crate::hit_context::Here;
+use crate::hit_context::HitContext;
 use crate::raw::cpu_regs as this_cpu;
 use crate::raw::task;
 use crate::registers::Registers;
@@ -51,13 +51,13 @@ format:
 /// Record of a run, still in pieces.
 pub(crate) struct Record<'a, R> {
     outcome: &'a Outcome,
-    here: &'a Here<'a, R>,
+    here: &'a HitContext<'a, R>,
     data: [&'a [u8]; 2],
 }
 
 /// Returns the header of the record of a run.
 #[inline(always)]
-pub(crate) fn header<R: Registers>(outcome: &Outcome, here: &Here<'_, R>) -> RecordHeader {
+pub(crate) fn header<R: Registers>(outcome: &Outcome, here: &HitContext<'_, R>) -> RecordHeader {
     RecordHeader {
         major: outcome.major,
         minor: outcome.minor,
@@ -72,7 +72,11 @@ pub(crate) fn header<R: Registers>(outcome: &Outcome, here: &Here<'_, R>) -> Rec
 
 impl<'a, R: Registers> Record<'a, R> {
     #[inline(always)]
-    pub(crate) fn new(outcome: &'a Outcome, here: &'a Here<'a, R>, data: [&'a [u8]; 2]) -> Self {
+    pub(crate) fn new(
+        outcome: &'a Outcome,
+        here: &'a HitContext<'a, R>,
+        data: [&'a [u8]; 2],
+    ) -> Self {
         Self {
             outcome,
             here,
@@ -175,7 +179,7 @@ impl Room for InChannel<'_, '_> {
 #[inline(always)]
 pub(crate) fn place<F: Form, R: Registers>(
     plain: &Plain,
-    here: &Here<'_, R>,
+    here: &HitContext<'_, R>,
     channel: &Channel,
 ) -> bool {
     use ferro_fast_relay::Outcome;

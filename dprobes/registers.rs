@@ -39,16 +39,16 @@ impl Registers for Regs<'_> {
 }
 
 /// Registers at an instruction of the kernel, read only.
-pub(crate) struct Seen<'a, 'b>(pub(crate) &'a ProbeCtx<'b>);
+pub(crate) struct KernelRegs<'a, 'b>(pub(crate) &'a ProbeCtx<'b>);
 
 /// Registers at an instruction of the kernel.
-pub(crate) struct OfKernel<'a, 'b> {
+pub(crate) struct KernelRegsMut<'a, 'b> {
     ctx: &'a mut ProbeCtx<'b>,
     /// Address where the kernel continues.
     pub(crate) next: Next,
 }
 
-impl<'a, 'b> OfKernel<'a, 'b> {
+impl<'a, 'b> KernelRegsMut<'a, 'b> {
     #[inline(always)]
     pub(crate) fn new(ctx: &'a mut ProbeCtx<'b>) -> Self {
         Self {
@@ -104,7 +104,7 @@ const SAVED: [Option<Saved>; 18] = {
 
 const _: () = assert!(SAVED[Register::Ip.number() as usize].is_none());
 
-impl Registers for Seen<'_, '_> {
+impl Registers for KernelRegs<'_, '_> {
     // Kprobes are not hit within a handler of one.
     const IS_ALONE: bool = true;
 
@@ -123,12 +123,12 @@ impl Registers for Seen<'_, '_> {
     }
 }
 
-impl Registers for OfKernel<'_, '_> {
+impl Registers for KernelRegsMut<'_, '_> {
     const IS_ALONE: bool = true;
 
     #[inline(always)]
     fn get(&self, register: Register) -> Option<u64> {
-        Seen(self.ctx).get(register)
+        KernelRegs(self.ctx).get(register)
     }
 
     fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool {

@@ -2,7 +2,7 @@
 
 //! State of all programs as text.
 //!
-//! Contexts: process; sleeps. Locks: the table's mutex.
+//! Contexts: process; sleeps. Locks: the registry's mutex.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::ModuleKind;
@@ -16,13 +16,13 @@ use kernel::prelude::*;
 
 use crate::attachment::Attachment;
 use crate::attachment::DetachReason;
-use crate::attachment::Place;
-use crate::programs::Program;
-use crate::programs::ProgramPoint;
-use crate::programs::Table;
+use crate::attachment::Location;
 use crate::record::KlogState;
+use crate::registry::Program;
+use crate::registry::ProgramPoint;
+use crate::registry::Registry;
 
-impl Table {
+impl Registry {
     /// Appends a line for each program and point, and the variables. New keys may be added later.
     pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
         for program in &*self.shared.programs.lock() {
@@ -66,7 +66,7 @@ impl Program {
 impl ProgramPoint {
     /// Returns the word for its state.
     fn state(&self) -> &'static str {
-        match self.stop.idle() {
+        match self.attachment.detach_reason() {
             _ if self.point.is_removed() => "removed",
             Some(DetachReason::UsedUp) => "disabled",
             Some(DetachReason::Disarmed) if self.point.is_used_up() => "disabled",
@@ -77,21 +77,21 @@ impl ProgramPoint {
             Some(DetachReason::Unavailable) => "unavailable",
             Some(DetachReason::Refused) => "error",
             None if self.point.is_used_up() => "disabled",
-            None if self.stop.is_replaced() => "replaced",
+            None if self.attachment.is_replaced() => "replaced",
             None => "active",
         }
     }
 
     /// Returns the number of hits that did not reach the point.
     fn slot_missed(&self) -> usize {
-        self.missed.saturating_add(self.stop.missed())
+        self.missed.saturating_add(self.attachment.missed())
     }
 
     /// Returns the address if known and not shown by the location; else 0.
     fn address(&self) -> usize {
         match self.point.mailbox() {
             Some(mailbox) => mailbox.watched(),
-            None => self.stop.address(),
+            None => self.attachment.address(),
         }
     }
 
@@ -118,9 +118,9 @@ impl ProgramPoint {
             self.point.truncated(),
             point.max_hits,
             point.pass_count,
-            u8::from(self.stop.waits(&self.point)),
+            u8::from(self.attachment.waits(&self.point)),
             self.address(),
-            Found(&self.stop),
+            Found(&self.attachment),
             self.place
         ))
     }
@@ -132,16 +132,16 @@ struct Found<'a>(&'a Attachment);
 impl fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Attachment::None(DetachReason::Mismatch(Some(byte))) => {
+            Attachment::Detached(DetachReason::Mismatch(Some(byte))) => {
                 f.write_fmt(fmt!(" found={byte:#04x}"))
             }
-            Attachment::None(DetachReason::Mismatch(None)) => f.write_str(" found=ftrace"),
+            Attachment::Detached(DetachReason::Mismatch(None)) => f.write_str(" found=ftrace"),
             _ => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kernel(symbol, offset) | Self::Module(symbol, offset) => {

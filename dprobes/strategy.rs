@@ -15,7 +15,7 @@ use ferro_core::rpn::Target;
 use crate::point::Output;
 
 /// Strategy to run the program of a point.
-pub(crate) enum Way {
+pub(crate) enum Strategy {
     /// Counts once, and does nothing else.
     Count(Count),
     /// Only counts.
@@ -34,7 +34,7 @@ pub(crate) enum Way {
     Run,
 }
 
-impl Way {
+impl Strategy {
     pub(crate) fn new(limits: &Limits, output: Output, code: &[Insn]) -> Self {
         let plain = || match output.target {
             Target::Relay => Plain::new(limits, output.fields, code),

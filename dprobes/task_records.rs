@@ -27,8 +27,8 @@ const LISTS: usize = 64;
 /// Low bits of a task's address that are the same for nearly all tasks.
 const SAME_BITS: u32 = 6;
 
-/// Pending record.
-pub(crate) struct Waiting {
+/// CpuRecords record.
+pub(crate) struct TaskRecord {
     /// Address of the task.
     task: usize,
     /// Number of the point.
@@ -40,16 +40,16 @@ pub(crate) struct Waiting {
     pub(crate) record: KVec<u8>,
 }
 
-/// Pending records of all tasks.
+/// CpuRecords records of all tasks.
 #[pin_data]
-pub(crate) struct InTask {
+pub(crate) struct TaskRecords {
     /// Number of records.
     count: Word,
     #[pin]
-    lists: [SpinLock<KVec<Waiting>>; LISTS],
+    lists: [SpinLock<KVec<TaskRecord>>; LISTS],
 }
 
-impl InTask {
+impl TaskRecords {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             count: Word::new(0),
@@ -58,7 +58,7 @@ impl InTask {
     }
 
     /// Calls `f` with the list that has a task's records.
-    fn with<T>(&self, task: usize, f: impl FnOnce(&mut KVec<Waiting>) -> T) -> Option<T> {
+    fn with<T>(&self, task: usize, f: impl FnOnce(&mut KVec<TaskRecord>) -> T) -> Option<T> {
         let list = self.lists.get((task >> SAME_BITS) % LISTS)?;
         Some(with_irqs_off(|_| f(&mut list.lock())))
     }
@@ -79,7 +79,7 @@ impl InTask {
             return false;
         }
         fill(&mut record);
-        let waiting = Waiting {
+        let waiting = TaskRecord {
             task,
             owner,
             address,
@@ -95,7 +95,7 @@ impl InTask {
     }
 
     /// Takes the first record of a task that `is_wanted`.
-    fn take_if(&self, task: usize, is_wanted: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
+    fn take_if(&self, task: usize, is_wanted: impl Fn(&TaskRecord) -> bool) -> Option<TaskRecord> {
         // A task sees its own stores on any CPU that it runs on.
         if self.count.load() == 0 {
             return None;
@@ -114,12 +114,12 @@ impl InTask {
     }
 
     /// Takes the oldest record of a task.
-    pub(crate) fn take(&self, task: usize) -> Option<Waiting> {
+    pub(crate) fn take(&self, task: usize) -> Option<TaskRecord> {
         self.take_if(task, |_| true)
     }
 
     /// Takes the record of a point.
-    pub(crate) fn take_of(&self, task: usize, owner: usize) -> Option<Waiting> {
+    pub(crate) fn take_of(&self, task: usize, owner: usize) -> Option<TaskRecord> {
         self.take_if(task, |one| one.owner == owner)
     }
 

@@ -31,13 +31,13 @@ impl Range {
 }
 
 /// Values of variables before they were set to 0.
-pub(crate) struct Taken {
+pub(crate) struct OldValues {
     /// Index of the first.
     pub(crate) first: usize,
     pub(crate) values: KVVec<usize>,
 }
 
-impl fmt::Display for Taken {
+impl fmt::Display for OldValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_fmt(fmt!("first={}", self.first))?;
         f.write_str(" values=")?;
@@ -74,8 +74,8 @@ impl Variables {
     }
 
     /// Allocates room for the values that [`Variables::take`] takes. Errors: -ENOMEM.
-    pub(crate) fn room(&self, range: Range) -> Result<Taken> {
-        Ok(Taken {
+    pub(crate) fn room(&self, range: Range) -> Result<OldValues> {
+        Ok(OldValues {
             first: range.first,
             values: KVVec::with_capacity(self.chosen(range).len(), GFP_KERNEL)?,
         })
@@ -83,7 +83,7 @@ impl Variables {
 
     /// Sets the variables of a range to 0, and appends their values to `taken`, which has room.
     /// Each is exchanged, so that no count of another CPU is lost.
-    pub(crate) fn take(&self, range: Range, taken: &mut Taken) {
+    pub(crate) fn take(&self, range: Range, taken: &mut OldValues) {
         for word in self.chosen(range) {
             let _ = taken.values.push_within_capacity(word.swap(0));
         }

@@ -5,7 +5,7 @@
 pub(crate) mod call_targets;
 pub(crate) mod cpu_regs;
 pub(crate) mod exit_facility;
-pub(crate) mod module_name;
+pub(crate) mod module_notifier;
 pub(crate) mod permission;
 pub(crate) mod probed_file;
 pub(crate) mod regs;

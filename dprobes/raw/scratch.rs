@@ -16,7 +16,7 @@ use kernel::alloc::flags::__GFP_ZERO;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 
-use crate::cpu_records::Pending;
+use crate::cpu_records::CpuRecords;
 
 /// Scratch memory of a CPU.
 struct Room {
@@ -24,7 +24,7 @@ struct Room {
     /// True if `pending` has to be dropped before its next use.
     is_stale: UnsafeCell<bool>,
     memory: UnsafeCell<Memory>,
-    pending: UnsafeCell<Pending>,
+    pending: UnsafeCell<CpuRecords>,
 }
 
 /// Scratch memory of all CPUs.
@@ -105,7 +105,7 @@ pub(crate) struct Entered<'a> {
 impl Entered<'_> {
     /// Returns the memory and the pending records of the room.
     #[inline(always)]
-    pub(crate) fn parts(&mut self) -> (&mut Memory, &mut Pending) {
+    pub(crate) fn parts(&mut self) -> (&mut Memory, &mut CpuRecords) {
         let is_stale = self.room.is_stale.get();
         // SAFETY: This guard has set the flag, and there is one guard at a time: the room has no
         // other user before it is dropped.

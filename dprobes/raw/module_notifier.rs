@@ -14,9 +14,9 @@ use kernel::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The module's code is loaded, and has not run yet.
-    Comes,
+    Coming,
     /// The module is about to be unloaded.
-    Goes,
+    Going,
 }
 
 /// Calls `f` with the name of each module at its loading and unloading. Dropping the result ends
@@ -28,8 +28,8 @@ pub(crate) fn watch(
         .pinned()
         .register(move |_call, (module, state)| {
             let event = match state {
-                bindings::module_state_MODULE_STATE_COMING => Event::Comes,
-                bindings::module_state_MODULE_STATE_GOING => Event::Goes,
+                bindings::module_state_MODULE_STATE_COMING => Event::Coming,
+                bindings::module_state_MODULE_STATE_GOING => Event::Going,
                 _ => return Answer::Continue,
             };
             // SAFETY: The hook passes a module that stays during the call; its name does not

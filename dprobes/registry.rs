@@ -2,12 +2,12 @@
 
 //! Registry of the loaded programs.
 //!
-//! Contexts: process; sleeps. Locks: the table's mutex, then the locks that registering points in
+//! Contexts: process; sleeps. Locks: the registry's mutex, then the locks that attaching points in
 //! modules takes.
 //!
-//! Loading or unloading a module waits for the table's mutex. The mutex is therefore not held while
+//! Loading or unloading a module waits for the registry's mutex. It is therefore not held while
 //! files are opened or while handlers are waited for. Points outside modules are attached before
-//! their program enters the table, and detached after the program has left the table.
+//! their program enters the registry, and detached after the program has left the registry.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn;
@@ -32,28 +32,28 @@ use kernel::sync::Arc;
 
 use crate::attachment::Attachment;
 use crate::attachment::DetachReason;
-use crate::attachment::Opcodes;
-use crate::attachment::Place;
-use crate::error::Refused;
+use crate::attachment::Location;
+use crate::attachment::OpcodeCheck;
+use crate::error::CommandError;
 use crate::point::Output;
 use crate::point::Point;
 use crate::point::Shared;
-use crate::raw::module_name::Event;
+use crate::raw::module_notifier::Event;
 use crate::raw::permission::Permission;
 use crate::raw::worker;
 use crate::reaper::end_some;
 use crate::rearm::WatchRequests;
+use crate::variables::OldValues;
 use crate::variables::Range;
-use crate::variables::Taken;
 use crate::variables::Variables;
 
 /// Point of a loaded program.
 pub(crate) struct ProgramPoint {
     // Dropped in this order.
-    pub(crate) stop: Attachment,
-    pub(crate) place: Place,
+    pub(crate) attachment: Attachment,
+    pub(crate) place: Location,
     pub(crate) point: Arc<Point>,
-    opcodes: Opcodes,
+    opcodes: OpcodeCheck,
     /// Hits missed by attachments that have been detached.
     pub(crate) missed: usize,
 }
@@ -78,9 +78,9 @@ impl Program {
 
     /// Checks that a new program of this name may replace this one, or be merged into it. Errors:
     /// -EEXIST, -EINVAL.
-    fn accepts(&self, header: &rpn::Header, set: SetHeader) -> Result<(), Refused> {
+    fn accepts(&self, header: &rpn::Header, set: SetHeader) -> Result<(), CommandError> {
         if set.flags & (REPLACE | MERGE) == 0 {
-            return Err(Refused::of(EEXIST, &*self.name, "is loaded already"));
+            return Err(CommandError::of(EEXIST, &*self.name, "is loaded already"));
         }
         if set.flags & MERGE == 0 {
             return Ok(());
@@ -99,50 +99,54 @@ impl Program {
         } else {
             return Ok(());
         };
-        Err(Refused::of(EINVAL, &*self.name, why))
+        Err(CommandError::of(EINVAL, &*self.name, why))
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        Attachment::end_all(&mut self.slots);
+        Attachment::detach_all(&mut self.slots);
     }
 }
 
 /// Registry of programs. All programs are unloaded before it is dropped.
-pub(crate) struct Table {
+pub(crate) struct Registry {
     pub(crate) shared: Arc<Errand<Shared>>,
 }
 
 /// Checks that lockdown, and the permissions of the current task, let a set begin. Errors: -EPERM.
-fn may_begin(set: SetHeader) -> Result<(), Refused> {
+fn may_begin(set: SetHeader) -> Result<(), CommandError> {
     if set.flags & UNSAFE_WRITES != 0 && Permission::ask().is_none() {
-        return Err(Refused::new(EPERM, "UNSAFE_WRITES is not permitted"));
+        return Err(CommandError::new(EPERM, "UNSAFE_WRITES is not permitted"));
     }
     if lockdown::forbids_probes() {
-        return Err(Refused::new(EPERM, "the kernel is locked down"));
+        return Err(CommandError::new(EPERM, "the kernel is locked down"));
     }
     Ok(())
 }
 
-impl Table {
-    /// Makes an empty table. Errors: -ENOMEM.
+impl Registry {
+    /// Makes an empty registry. Errors: -ENOMEM.
     pub(crate) fn new(shared: Arc<Errand<Shared>>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { shared }, GFP_KERNEL)?)
     }
 
     /// Loads a set: all of it, or nothing.
-    pub(crate) fn insert(&self, bytes: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn insert(&self, bytes: &[u8]) -> Result<(), CommandError> {
         let mut depths = KVVec::new();
         depths.resize(CODE_MAX, 0, GFP_KERNEL)?;
-        let set = SetRef::decode(bytes, &mut depths).map_err(Refused::set)?;
+        let set = SetRef::decode(bytes, &mut depths).map_err(CommandError::set)?;
         drop(depths);
         may_begin(set.header)?;
         let mut new = KVVec::with_capacity(usize::try_from(set.len())?, GFP_KERNEL)?;
         for program in set.programs() {
             let twice = |other: &Program| other.is_named(program.name);
             if new.iter().any(twice) {
-                return Err(Refused::of(EEXIST, program.name, "is twice in the set"));
+                return Err(CommandError::of(
+                    EEXIST,
+                    program.name,
+                    "is twice in the set",
+                ));
             }
             new.push(self.build(&program, set.header)?, GFP_KERNEL)?;
         }
@@ -151,7 +155,7 @@ impl Table {
 
     /// Builds a program without beginning its points. Called without locks: see
     /// [`Attachment::new`].
-    fn build(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Program, Refused> {
+    fn build(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Program, CommandError> {
         let mut new = Program {
             name: CString::try_from_fmt(fmt!("{}", program.name))?,
             header: program.header,
@@ -165,7 +169,7 @@ impl Table {
             // `publish()` attaches points in modules: modules may be loaded and unloaded until
             // then.
             if !new.is_of_module() {
-                slot.stop = slot.found(&new.name)?;
+                slot.attachment = slot.found(&new.name)?;
             }
             new.slots.push(slot, GFP_KERNEL)?;
         }
@@ -174,7 +178,11 @@ impl Table {
 
     /// Returns the local variables of a program: new ones, or the existing ones if it will be
     /// merged.
-    fn locals(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Arc<Variables>, Refused> {
+    fn locals(
+        &self,
+        program: &ProgramRef<'_>,
+        set: SetHeader,
+    ) -> Result<Arc<Variables>, CommandError> {
         let programs = self.shared.programs.lock();
         if let Some(there) = programs.iter().find(|there| there.is_named(program.name)) {
             there.accepts(&program.header, set)?;
@@ -192,7 +200,7 @@ impl Table {
         program: &Program,
         point: &PointRef<'_>,
         mailboxes: Arc<WatchRequests>,
-    ) -> Result<ProgramPoint, Refused> {
+    ) -> Result<ProgramPoint, CommandError> {
         let set = program.set;
         let permission = match set.flags & UNSAFE_WRITES != 0 {
             true => Some(Permission::ask().ok_or(EPERM)?),
@@ -203,7 +211,7 @@ impl Table {
             target: set.target,
         };
         let name = program.name.to_str().map_err(|_| EINVAL)?;
-        let place = Place::new(program.header.kind, name, point)?;
+        let place = Location::new(program.header.kind, name, point)?;
         let point = Point::new(
             &program.header,
             point,
@@ -214,21 +222,21 @@ impl Table {
             self.shared.clone(),
         )?;
         Ok(ProgramPoint {
-            stop: Attachment::None(DetachReason::Waiting),
+            attachment: Attachment::Detached(DetachReason::Waiting),
             place,
             point: Arc::new(point, GFP_KERNEL)?,
             opcodes: match set.flags & IGNORE_OPCODES != 0 {
-                true => Opcodes::Ignore,
-                false => Opcodes::Compare,
+                true => OpcodeCheck::Ignore,
+                false => OpcodeCheck::Compare,
             },
             missed: 0,
         })
     }
 
-    /// Publishes and begins all programs of a set. Refused and replaced programs are dropped after
-    /// the table has been unlocked: dropping waits for handlers, and other callers should not have
-    /// to.
-    fn publish(&self, mut new: KVVec<Program>, set: SetHeader) -> Result<(), Refused> {
+    /// Publishes and begins all programs of a set. Refused and replaced programs are dropped
+    /// after the registry has been unlocked: dropping waits for handlers, and other callers should not
+    /// have to.
+    fn publish(&self, mut new: KVVec<Program>, set: SetHeader) -> Result<(), CommandError> {
         let mut old = KVVec::with_capacity(new.len(), GFP_KERNEL)?;
         let mut programs = self.shared.programs.lock();
         // Checked again, as opening files may have taken any time. The new points have not begun.
@@ -241,14 +249,14 @@ impl Table {
                 if set.flags & MERGE != 0 {
                     if !Arc::ptr_eq(&there.locals, &program.locals) {
                         let text = "has come while points for it were made";
-                        return Err(Refused::of(EBUSY, &*program.name, text));
+                        return Err(CommandError::of(EBUSY, &*program.name, text));
                     }
                     there.slots.reserve(program.slots.len(), GFP_KERNEL)?;
                 }
             }
             if program.is_of_module() {
                 for slot in &mut program.slots {
-                    slot.stop = slot.found_in_module(&program.name)?;
+                    slot.attachment = slot.found_in_module(&program.name)?;
                 }
             }
         }
@@ -274,13 +282,13 @@ impl Table {
     }
 
     /// Unloads a program.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), Refused> {
+    pub(crate) fn remove(&self, name: &str) -> Result<(), CommandError> {
         let mut programs = self.shared.programs.lock();
         let index = programs
             .iter()
             .position(|program| program.name.to_bytes() == name.as_bytes());
         let Some(index) = index else {
-            return Err(Refused::of(ENOENT, name, "is not loaded"));
+            return Err(CommandError::of(ENOENT, name, "is not loaded"));
         };
         let removed = programs.remove(index);
         drop(programs);
@@ -305,22 +313,22 @@ impl Table {
     }
 
     /// Sets local variables of a program to 0. Returns their previous values.
-    pub(crate) fn reset(&self, name: &str, range: Range) -> Result<AllTaken, Refused> {
+    pub(crate) fn reset(&self, name: &str, range: Range) -> Result<ResetReport, CommandError> {
         let programs = self.shared.programs.lock();
         let mut found = programs.iter().filter(|program| program.is_named(name));
         match found.next() {
             Some(program) => Ok(take(core::iter::once(program), None, range)?),
-            None => Err(Refused::of(ENOENT, name, "is not loaded")),
+            None => Err(CommandError::of(ENOENT, name, "is not loaded")),
         }
     }
 
     /// Sets global variables to 0. Returns their previous values.
-    pub(crate) fn reset_globals(&self, range: Range) -> Result<AllTaken> {
+    pub(crate) fn reset_globals(&self, range: Range) -> Result<ResetReport> {
         take(core::iter::empty(), Some(&self.shared.globals), range)
     }
 
     /// Sets variables of all programs and global variables to 0. Returns their previous values.
-    pub(crate) fn reset_all(&self, range: Range) -> Result<AllTaken> {
+    pub(crate) fn reset_all(&self, range: Range) -> Result<ResetReport> {
         let programs = self.shared.programs.lock();
         take(programs.iter(), Some(&self.shared.globals), range)
     }
@@ -336,10 +344,10 @@ impl Table {
         for program in programs.iter_mut().filter(|program| of_module(program)) {
             for slot in &mut program.slots {
                 // A set that was loaded since has attached its points already.
-                if let Attachment::None(_) = slot.stop {
-                    slot.stop = Attachment::None(DetachReason::Waiting);
+                if let Attachment::Detached(_) = slot.attachment {
+                    slot.attachment = Attachment::Detached(DetachReason::Waiting);
                     slot.disarm();
-                    if event == Event::Comes {
+                    if event == Event::Coming {
                         slot.attach();
                     }
                 }
@@ -350,13 +358,13 @@ impl Table {
 
 /// Values of variables before they were set to 0.
 #[derive(Default)]
-pub(crate) struct AllTaken {
+pub(crate) struct ResetReport {
     /// Values of local variables, with the names of their programs.
-    programs: KVVec<(CString, Taken)>,
-    globals: Option<Taken>,
+    programs: KVVec<(CString, OldValues)>,
+    globals: Option<OldValues>,
 }
 
-impl AllTaken {
+impl ResetReport {
     /// Appends a line for each program, and one for the global variables.
     pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
         for (name, taken) in &self.programs {
@@ -374,8 +382,8 @@ fn take<'a>(
     programs: impl Iterator<Item = &'a Program> + Clone,
     globals: Option<&Variables>,
     range: Range,
-) -> Result<AllTaken> {
-    let mut all = AllTaken::default();
+) -> Result<ResetReport> {
+    let mut all = ResetReport::default();
     for program in programs.clone() {
         let name = CString::try_from_fmt(fmt!("{}", *program.name))?;
         let taken = program.locals.room(range)?;
@@ -394,30 +402,30 @@ fn take<'a>(
 impl ProgramPoint {
     /// Takes the attachment in a module that was loaded again or is about to be unloaded.
     fn detach(&mut self) -> Option<Attachment> {
-        if let Attachment::None(_) = self.stop {
+        if let Attachment::Detached(_) = self.attachment {
             return None;
         }
         self.keep_missed();
         Some(core::mem::replace(
-            &mut self.stop,
-            Attachment::None(DetachReason::Waiting),
+            &mut self.attachment,
+            Attachment::Detached(DetachReason::Waiting),
         ))
     }
 
     /// Attaches the point in a module that has been loaded.
     fn attach(&mut self) {
         if self.point.is_used_up() {
-            self.stop = Attachment::None(DetachReason::UsedUp);
+            self.attachment = Attachment::Detached(DetachReason::UsedUp);
             return;
         }
-        self.stop = self
+        self.attachment = self
             .find()
-            .unwrap_or_else(|error| Attachment::None(DetachReason::of(error)));
+            .unwrap_or_else(|error| Attachment::Detached(DetachReason::of(error)));
     }
 
     /// Saves the count of missed hits before the attachment is removed.
     pub(crate) fn keep_missed(&mut self) {
-        self.missed = self.missed.saturating_add(self.stop.missed());
+        self.missed = self.missed.saturating_add(self.attachment.missed());
     }
 
     fn find(&self) -> Result<Attachment> {
@@ -425,16 +433,16 @@ impl ProgramPoint {
     }
 
     /// Attaches a point of a program before the program is loaded.
-    fn found(&self, name: &CStr) -> Result<Attachment, Refused> {
+    fn found(&self, name: &CStr) -> Result<Attachment, CommandError> {
         self.find()
-            .map_err(|error| Refused::place(error, name, &self.place))
+            .map_err(|error| CommandError::place(error, name, &self.place))
     }
 
     /// Attaches a point in a module. If the module is not loaded, the point waits for it.
-    fn found_in_module(&self, name: &CStr) -> Result<Attachment, Refused> {
+    fn found_in_module(&self, name: &CStr) -> Result<Attachment, CommandError> {
         match self.find() {
-            Err(error) if error == ENOENT => Ok(Attachment::None(DetachReason::Waiting)),
-            Err(error) => Err(Refused::place(error, name, &self.place)),
+            Err(error) if error == ENOENT => Ok(Attachment::Detached(DetachReason::Waiting)),
+            Err(error) => Err(CommandError::place(error, name, &self.place)),
             Ok(stop) => Ok(stop),
         }
     }
