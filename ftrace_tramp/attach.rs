@@ -14,7 +14,7 @@ use kernel::prelude::*;
 use crate::raw::func_data::DataLock;
 use crate::raw::hooks;
 use crate::raw::hooks::SetExits;
-use crate::raw::rebuild::renew;
+use crate::raw::rebuild::rebuild_all;
 use crate::raw::rebuild::with_ftrace_lock;
 use crate::registry;
 
@@ -46,7 +46,7 @@ impl Attached {
         // `stop()` waits, so call it without the lock.
         let armed = DataLock::new().arm(arm);
         armed.inspect_err(|_| registry::stop())?;
-        if let Err(error) = renew() {
+        if let Err(error) = rebuild_all() {
             pr_warn!(
                 "the kernel's trampolines stay: error {}\n",
                 error.to_errno()
@@ -65,9 +65,9 @@ impl Drop for Attached {
     fn drop(&mut self) {
         // The kernel builds trampolines after this step. Functions get no more sets. The engine
         // still frees its own trampolines.
-        with_ftrace_lock(registry::leave);
+        with_ftrace_lock(registry::begin_detach);
         drop(self.update.take());
-        let renewed = renew().inspect_err(|error| {
+        let rebuilt = rebuild_all().inspect_err(|error| {
             pr_warn!(
                 "the engine's trampolines stay: error {}\n",
                 error.to_errno()
@@ -75,8 +75,8 @@ impl Drop for Attached {
         });
         let mut lock = DataLock::new();
         drop(self.data.take());
-        if let Ok(renewed) = renewed {
-            lock.free_all(&renewed);
+        if let Ok(rebuilt) = rebuilt {
+            lock.free_all(&rebuilt);
         }
         drop(lock);
         drop(self.free.take());

@@ -35,7 +35,7 @@ pub(crate) enum Node {
     List,
     Pool,
     /// Snapshot of a file's text, taken when the file was opened.
-    FallbackReason(KVVec<u8>),
+    Snapshot(KVVec<u8>),
 }
 
 static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::TrampolineEngine>());
@@ -65,15 +65,15 @@ impl NodeOps for Node {
         match self {
             Self::List => Self::list(&mut lines),
             Self::Pool => Self::pool(&mut lines),
-            Self::FallbackReason(_) => return Ok(None),
+            Self::Snapshot(_) => return Ok(None),
         }
         .map_err(|_| ENOMEM)?;
-        Ok(Some(Self::FallbackReason(lines.into_bytes())))
+        Ok(Some(Self::Snapshot(lines.into_bytes())))
     }
 
     fn read(&self, to: &mut UserDst) -> Result {
         match self {
-            Self::FallbackReason(text) => to.copy_at_position(text),
+            Self::Snapshot(text) => to.copy_at_position(text),
             Self::List | Self::Pool => Err(EINVAL),
         }
     }

@@ -14,43 +14,43 @@ use kernel::rbtree::RBTreeNodeReservation;
 use crate::raw::func_data::DataChange;
 use crate::raw::func_data::DataEntry;
 use crate::raw::func_data::DataEvent;
-use crate::raw::func_data::DataOps;
-use crate::raw::mutex::EngineMutex;
+use crate::raw::func_data::DataTrampolines;
+use crate::raw::mutex::RegistryMutex;
 use crate::raw::ops::Ops;
 use crate::raw::ops_sets;
 use crate::raw::ops_sets::LiveSets;
+use crate::raw::ops_sets::Phase;
 use crate::raw::ops_sets::SetChange;
 use crate::raw::ops_sets::SetEntry;
 use crate::raw::ops_sets::Step;
-use crate::raw::ops_sets::When;
 use crate::raw::shared_trampoline::Retired;
 use crate::raw::template::KernelTemplate;
-use crate::raw::template::NoTemplate;
+use crate::raw::template::TemplateError;
 use crate::raw::template::Templates;
-use crate::raw::trampoline::Code;
+use crate::raw::trampoline::Trampoline;
 
 /// Trampoline of one ops.
 struct Live {
-    code: Code,
+    trampoline: Trampoline,
     saves_regs: bool,
 }
 
-/// State of the engine.
-struct Engine {
+/// State of the engine, under its mutex.
+struct Registry {
     templates: Templates,
     /// Trampolines by the address of their ops.
     live: RBTree<usize, Live>,
     sets: LiveSets,
-    data: DataOps,
+    data: DataTrampolines,
     /// Trampolines that no stub jumps to.
-    closed: Retired,
+    retired: Retired,
     /// Set before detaching: functions get no more sets and no more stubs.
-    leaving: bool,
+    detaching: bool,
     /// Set after ftrace has failed while changing sites: a site may call any trampoline.
-    given_up: bool,
+    ftrace_failed: bool,
 }
 
-static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
+static REGISTRY: RegistryMutex<Option<Registry>> = RegistryMutex::new(None);
 
 /// Trampoline, for the debugfs list.
 pub(crate) struct Entry {
@@ -64,8 +64,8 @@ pub(crate) struct Entry {
 
 fn template(saves_regs: bool) -> Result<KernelTemplate> {
     KernelTemplate::new(saves_regs).map_err(|error| match error {
-        NoTemplate::Error(error) => error,
-        NoTemplate::Refused(refusal) => {
+        TemplateError::Errno(error) => error,
+        TemplateError::Refused(refusal) => {
             let name = if saves_regs {
                 "ftrace_regs_caller"
             } else {
@@ -96,19 +96,19 @@ fn describe(refusal: Refusal) -> (&'static str, u16) {
 /// Errors: -EOPNOTSUPP, with the reason in the log, if the engine does not know the kernel's
 /// trampolines; -ENOMEM.
 pub(crate) fn start() -> Result {
-    let engine = Engine {
+    let registry = Registry {
         templates: Templates {
             plain: template(false)?,
             regs: template(true)?,
         },
         live: RBTree::new(),
         sets: LiveSets::new(),
-        data: DataOps::new(),
-        closed: Retired::default(),
-        leaving: false,
-        given_up: false,
+        data: DataTrampolines::new(),
+        retired: Retired::default(),
+        detaching: false,
+        ftrace_failed: false,
     };
-    *ENGINE.lock() = Some(engine);
+    *REGISTRY.lock() = Some(registry);
     Ok(())
 }
 
@@ -116,111 +116,119 @@ pub(crate) fn start() -> Result {
 ///
 /// Context: with `ftrace_lock` held. So each update of an ops's functions runs either entirely
 /// before or entirely after this.
-pub(crate) extern "C" fn leave() {
-    if let Some(engine) = ENGINE.lock().as_mut() {
-        engine.leaving = true;
+pub(crate) extern "C" fn begin_detach() {
+    if let Some(registry) = REGISTRY.lock().as_mut() {
+        registry.detaching = true;
     }
 }
 
-/// Returns true after [`leave`]. This cannot be undone.
-pub(crate) fn is_leaving() -> bool {
-    ENGINE.lock().as_ref().is_some_and(|engine| engine.leaving)
+/// Returns true after [`begin_detach`]. This cannot be undone.
+pub(crate) fn is_detaching() -> bool {
+    REGISTRY
+        .lock()
+        .as_ref()
+        .is_some_and(|registry| registry.detaching)
 }
 
 /// Stops the engine. Trampolines that remain in use stay callable and are never freed.
 pub(crate) fn stop() {
-    ops_sets::call_stop();
-    left();
-    *ENGINE.lock() = None;
+    ops_sets::cancel_reclaim();
+    reclaim();
+    *REGISTRY.lock() = None;
 }
 
 /// Handles a change of a function's ops. Returns true if the engine has reported the function's
 /// set.
 pub(crate) fn change_set(change: SetChange<'_>) -> bool {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
+    let mut guard = REGISTRY.lock();
+    let Some(registry) = guard.as_mut() else {
         return false;
     };
-    engine.sets.change(change, engine.leaving);
+    registry.sets.change(change, registry.detaching);
     true
 }
 
 /// Handles a step of ftrace's site changes: before, after, or failed.
 pub(crate) fn step(step: Step<'_>) {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
+    let mut guard = REGISTRY.lock();
+    let Some(registry) = guard.as_mut() else {
         return;
     };
-    match step.when() {
-        When::Before => engine.sets.prepare(&step, &engine.templates, &engine.data),
-        When::After => {
-            if engine.sets.settle(&step) {
-                ops_sets::call_later();
+    match step.phase() {
+        Phase::Before => registry
+            .sets
+            .prepare(&step, &registry.templates, &registry.data),
+        Phase::After => {
+            if registry.sets.settle(&step) {
+                ops_sets::schedule_reclaim();
             }
         }
-        When::GivenUp => engine.give_up(&step),
+        Phase::Failed => registry.ftrace_failed(&step),
     }
 }
 
 /// Attaches or detaches per-function data.
 pub(crate) fn change_data(mut change: DataChange<'_>) {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
+    let mut guard = REGISTRY.lock();
+    let Some(registry) = guard.as_mut() else {
         return;
     };
     match change.event() {
-        DataEvent::Attach if engine.leaving => (),
+        DataEvent::Attach if registry.detaching => (),
         DataEvent::Attach => {
-            if let Err(error) = engine.data.attach(&mut change, &engine.templates) {
+            if let Err(error) = registry.data.attach(&mut change, &registry.templates) {
                 pr_warn!(
                     "functions without a stub of their own: error {}\n",
                     error.to_errno()
                 );
             }
         }
-        DataEvent::Detached => engine.data.detach(&mut change),
+        DataEvent::Detached => registry.data.detach(&mut change),
         DataEvent::Released => {
-            if engine.data.release(&mut change, &mut engine.closed) {
-                ops_sets::call_later();
+            if registry.data.release(&mut change, &mut registry.retired) {
+                ops_sets::schedule_reclaim();
             }
         }
     }
 }
 
 /// Frees the trampolines that no function calls, after waiting for tasks inside them.
-pub(crate) fn left() {
-    let leaving = ENGINE.lock().as_mut().and_then(|engine| {
-        let closed = core::mem::take(&mut engine.closed);
-        engine.sets.begin_leaving(closed)
+pub(crate) fn reclaim() {
+    let unused = REGISTRY.lock().as_mut().and_then(|registry| {
+        let retired = core::mem::take(&mut registry.retired);
+        registry.sets.begin_reclaim(retired)
     });
-    let Some(leaving) = leaving else {
+    let Some(unused) = unused else {
         return;
     };
-    let gone = leaving.wait();
-    let left = ENGINE.lock().as_mut().map(|e| e.sets.left(gone));
+    let quiesced = unused.wait();
+    let reclaimable = REGISTRY
+        .lock()
+        .as_mut()
+        .map(|registry| registry.sets.take_reclaimable(quiesced));
     // Drop without holding the mutex.
-    drop(left);
+    drop(reclaimable);
 }
 
 /// Creates or updates the trampoline of an ops. Returns false if the kernel has to do it.
 pub(crate) fn update(ops: Ops<'_>) -> bool {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
+    let mut guard = REGISTRY.lock();
+    let Some(registry) = guard.as_mut() else {
         return false;
     };
-    engine.sets.aim(ops);
-    match engine.live.get_mut(&ops.address()) {
-        Some(live) if live.code.is_of(ops) => {
-            if let Err(error) = live.code.aim(ops.function()) {
+    registry.sets.retarget(ops);
+    match registry.live.get_mut(&ops.address()) {
+        Some(live) if live.trampoline.is_of(ops) => {
+            if let Err(error) = live.trampoline.retarget(ops.function()) {
                 // ftrace cannot be told about the error.
-                let at = Shown(live.code.address());
+                let at = Shown(live.trampoline.address());
                 pr_err!("{at}: no call: error {}\n", error.to_errno());
             }
             return true;
         }
         // A new ops reuses the address of one whose removal ftrace has not reported. The old code
         // stays callable.
-        Some(_) => drop(engine.live.remove(&ops.address())),
+        Some(_) => drop(registry.live.remove(&ops.address())),
         None => (),
     }
     // Skip trampolines of the kernel and of the client. The kernel makes those of livepatches,
@@ -229,38 +237,38 @@ pub(crate) fn update(ops: Ops<'_>) -> bool {
         return false;
     }
     // On failure the kernel may find room elsewhere.
-    engine.add(ops).is_ok()
+    registry.add(ops).is_ok()
 }
 
 /// Frees the trampoline of an ops. Returns false if the kernel has to do it.
 pub(crate) fn free(ops: Ops<'_>) -> bool {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
+    let mut guard = REGISTRY.lock();
+    let Some(registry) = guard.as_mut() else {
         return false;
     };
-    let live = engine.live.remove(&ops.address());
-    if engine.given_up {
+    let live = registry.live.remove(&ops.address());
+    if registry.ftrace_failed {
         // A site may call it, regardless of its maker. A client's own trampoline stays untouched.
-        if live.is_some_and(|live| live.code.is_of(ops)) {
+        if live.is_some_and(|live| live.trampoline.is_of(ops)) {
             ops.clear_trampoline();
         }
         return true;
     }
     let done = live.is_some();
     if let Some(live) = live {
-        live.code.detach(ops);
+        live.trampoline.detach(ops);
     }
     done
 }
 
 /// Calls `f` for each trampoline.
 pub(crate) fn each(mut f: impl FnMut(&Entry) -> core::fmt::Result) -> core::fmt::Result {
-    let guard = ENGINE.lock();
-    for live in guard.iter().flat_map(|engine| engine.live.values()) {
+    let guard = REGISTRY.lock();
+    for live in guard.iter().flat_map(|registry| registry.live.values()) {
         f(&Entry {
-            address: live.code.address(),
-            used: live.code.used(),
-            slot: live.code.slot_len(),
+            address: live.trampoline.address(),
+            used: live.trampoline.used(),
+            slot: live.trampoline.slot_len(),
             saves_regs: live.saves_regs,
         })?;
     }
@@ -269,29 +277,29 @@ pub(crate) fn each(mut f: impl FnMut(&Entry) -> core::fmt::Result) -> core::fmt:
 
 /// Calls `f` for each set of several ops.
 pub(crate) fn each_set(f: impl FnMut(&SetEntry) -> core::fmt::Result) -> core::fmt::Result {
-    match ENGINE.lock().as_ref() {
-        Some(engine) => engine.sets.each(f),
+    match REGISTRY.lock().as_ref() {
+        Some(registry) => registry.sets.each(f),
         None => Ok(()),
     }
 }
 
 /// Calls `f` for each `struct ftrace_data_ops` whose functions have stubs.
 pub(crate) fn each_data(f: impl FnMut(&DataEntry) -> core::fmt::Result) -> core::fmt::Result {
-    match ENGINE.lock().as_ref() {
-        Some(engine) => engine.data.each(f),
+    match REGISTRY.lock().as_ref() {
+        Some(registry) => registry.data.each(f),
         None => Ok(()),
     }
 }
 
-impl Engine {
+impl Registry {
     /// Retargets all trampolines, so that sites stuck with an old one do not call an unregistered
     /// ops.
-    fn give_up(&mut self, step: &Step<'_>) {
-        self.given_up = true;
-        self.sets.give_up(step);
+    fn ftrace_failed(&mut self, step: &Step<'_>) {
+        self.ftrace_failed = true;
+        self.sets.ftrace_failed(step);
         for live in self.live.values_mut() {
             // Cannot fail: the new target is in the image, or as near as the old one.
-            let _ = live.code.give_up(step);
+            let _ = live.trampoline.ftrace_failed(step);
         }
     }
 
@@ -300,7 +308,7 @@ impl Engine {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let saves_regs = ops.saves_regs();
         let live = Live {
-            code: Code::attach(ops, self.templates.get(saves_regs))?,
+            trampoline: Trampoline::attach(ops, self.templates.get(saves_regs))?,
             saves_regs,
         };
         self.live.insert(room.into_node(ops.address(), live));

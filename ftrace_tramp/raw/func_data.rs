@@ -23,7 +23,7 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
-use super::rebuild::Renewed;
+use super::rebuild::Rebuilt;
 use super::shared_trampoline::Retired;
 use super::shared_trampoline::SharedTrampoline;
 use super::template::Templates;
@@ -44,8 +44,8 @@ pub(crate) enum DataEvent {
 /// # Invariants
 ///
 /// The structure is valid and accurate for `'a`, with exclusive access to the entries.
-/// `ftrace_lock` is held. A `stub` above 1 was made by [`DataOps::attach`] and is owned by its
-/// entry alone.
+/// `ftrace_lock` is held. A `stub` above 1 was made by [`DataTrampolines::attach`] and is owned by
+/// its entry alone.
 pub(crate) struct DataChange<'a>(NonNull<bindings::ftrace_data_change>, PhantomData<&'a ()>);
 
 impl DataChange<'_> {
@@ -105,7 +105,7 @@ impl DataChange<'_> {
 }
 
 /// Trampolines that stubs jump to, by the address of their `struct ftrace_data_ops`.
-pub(crate) struct DataOps(RBTree<usize, KBox<SharedTrampoline>>);
+pub(crate) struct DataTrampolines(RBTree<usize, KBox<SharedTrampoline>>);
 
 /// Trampoline of one `struct ftrace_data_ops`, for the debugfs list.
 pub(crate) struct DataEntry {
@@ -113,7 +113,7 @@ pub(crate) struct DataEntry {
     pub(crate) made: (usize, usize, usize, bool),
 }
 
-impl DataOps {
+impl DataTrampolines {
     pub(crate) fn new() -> Self {
         Self(RBTree::new())
     }
@@ -160,11 +160,11 @@ impl DataOps {
     }
 
     /// Frees all stubs of an ops and retires its trampoline. Returns true if there was one.
-    pub(crate) fn release(&mut self, change: &mut DataChange<'_>, closed: &mut Retired) -> bool {
+    pub(crate) fn release(&mut self, change: &mut DataChange<'_>, retired: &mut Retired) -> bool {
         self.detach(change);
         match self.0.remove(&change.ops()) {
             Some(code) => {
-                closed.close(code);
+                retired.add(code);
                 true
             }
             None => false,
@@ -232,10 +232,10 @@ impl DataLock {
         };
     }
 
-    /// Frees all stubs unless sites may still call them. After `renewed`, the engine makes no more
+    /// Frees all stubs unless sites may still call them. After `rebuilt`, the engine makes no more
     /// stubs and no site calls one.
-    pub(crate) fn free_all(&mut self, renewed: &Renewed) {
-        if renewed.is_last() && core::mem::replace(&mut *self.0, false) {
+    pub(crate) fn free_all(&mut self, rebuilt: &Rebuilt) {
+        if rebuilt.is_last() && core::mem::replace(&mut *self.0, false) {
             self.visit_all();
         }
     }

@@ -35,9 +35,9 @@ pub(crate) fn register(
     update: fn(Ops<'_>) -> bool,
     free: fn(Ops<'_>) -> bool,
 ) -> Result<(Registered<TrampolineUpdate>, Registered<TrampolineFree>), ferro_gkhi::Error> {
-    // SAFETY: The exit stores in an ops only the result of `Code::attach()`. The hook passes an ops
-    // valid until the exit returns. It holds `ftrace_lock`, without which the trampoline of an ops
-    // never changes.
+    // SAFETY: The exit stores in an ops only the result of `Trampoline::attach()`. The hook passes
+    // an ops that is valid until the exit returns. It holds `ftrace_lock`, without which the
+    // trampoline of an ops never changes.
     let update = unsafe {
         Registered::<TrampolineUpdate>::builder(name)
             .disarmed()
@@ -45,9 +45,9 @@ pub(crate) fn register(
                 answer(Ops::new(ops).is_some_and(update))
             })
     }?;
-    // SAFETY: The exit removes the trampoline that `Code::attach()` has stored. The hook passes
-    // NULL or an ops valid until the exit returns. The ops is unused: no longer registered, or
-    // never registered.
+    // SAFETY: The exit removes the trampoline that `Trampoline::attach()` has stored. The hook
+    // passes NULL, or an ops that is valid until the exit returns. The ops is unused: no longer
+    // registered, or never registered.
     let free = unsafe {
         Registered::<TrampolineFree>::builder(name)
             .disarmed()
@@ -95,8 +95,8 @@ pub(crate) fn register_data(
     name: &CStr,
     change: fn(DataChange<'_>),
 ) -> Result<Registered<TrampolineData>, ferro_gkhi::Error> {
-    // SAFETY: The exit stores in the entries only stubs of `DataOps`, each for its entry's data.
-    // The hook passes a change valid until the exit returns, with `ftrace_lock` held.
+    // SAFETY: The exit stores in the entries only stubs of `DataTrampolines`, each for its entry's
+    // data. The hook passes a change that is valid until the exit returns, with `ftrace_lock` held.
     unsafe {
         Registered::<TrampolineData>::builder(name)
             .disarmed()

@@ -10,9 +10,9 @@ use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 
 /// Mutex with the data that it protects.
-pub(crate) struct EngineMutex<T>(StaticMutex<T>);
+pub(crate) struct RegistryMutex<T>(StaticMutex<T>);
 
-impl<T> EngineMutex<T> {
+impl<T> RegistryMutex<T> {
     /// Wraps `ferro_tramp_mutex`. Use it for one static only: a second one would share the mutex,
     /// and taking both would deadlock.
     pub(crate) const fn new(data: T) -> Self {

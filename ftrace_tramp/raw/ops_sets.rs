@@ -5,7 +5,7 @@
 //! Contexts: process, sleeps; `ftrace_lock` held, which a [`SetChange`] and a [`Step`] prove,
 //! unless noted otherwise. The sets in use contain only registered ops: ftrace reports each change
 //! of a function's ops. The other sets stop being found before ftrace is done with an ops
-//! ([`LiveSets::settle`]), or stop calling it ([`LiveSets::give_up`]).
+//! ([`LiveSets::settle`]), or stop calling it ([`LiveSets::ftrace_failed`]).
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -23,7 +23,7 @@ use ferro_core::tramp::MAX_SETS;
 use kernel::bindings;
 use kernel::prelude::*;
 
-use super::func_data::DataOps;
+use super::func_data::DataTrampolines;
 use super::ops::Ops;
 use super::shared_trampoline::Reclaimable;
 use super::shared_trampoline::Retired;
@@ -44,13 +44,13 @@ pub(crate) struct SetChange<'a>(NonNull<bindings::ftrace_set_change>, PhantomDat
 
 /// Phase of ftrace's site changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum Phase {
     /// ftrace is about to change sites.
     Before,
     /// ftrace has changed them.
     After,
     /// ftrace has failed: a site may still call its old target.
-    GivenUp,
+    Failed,
 }
 
 /// Step of ftrace's site changes.
@@ -60,7 +60,7 @@ pub(crate) enum When {
 /// `ftrace_lock` is held for `'a`. All ops in sets that sites may call are valid for `'a`, and so
 /// is each that has a trampoline.
 pub(crate) struct Step<'a> {
-    when: When,
+    phase: Phase,
     _lock: PhantomData<&'a ()>,
 }
 
@@ -108,29 +108,29 @@ impl Step<'_> {
         // INVARIANT: ftrace holds its lock while it fires the hook. An ops that is being
         // unregistered stays valid until ftrace has changed sites, or failed.
         Self {
-            when: match step {
-                bindings::ftrace_sets_step_FTRACE_SETS_CHANGE => When::Before,
-                bindings::ftrace_sets_step_FTRACE_SETS_CHANGED => When::After,
-                _ => When::GivenUp,
+            phase: match step {
+                bindings::ftrace_sets_step_FTRACE_SETS_CHANGE => Phase::Before,
+                bindings::ftrace_sets_step_FTRACE_SETS_CHANGED => Phase::After,
+                _ => Phase::Failed,
             },
             _lock: PhantomData,
         }
     }
 
     /// Returns the phase.
-    pub(crate) fn when(&self) -> When {
-        self.when
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
     }
 }
 
 /// Access to ftrace's lists while its lock is held.
-struct Kernel;
+struct FtraceLists;
 
 fn raw_ops(address: usize) -> *mut bindings::ftrace_ops {
     core::ptr::with_exposed_provenance_mut(address)
 }
 
-impl Ftrace for Kernel {
+impl Ftrace for FtraceLists {
     fn is_before(&self, ops: usize, other: usize) -> bool {
         // SAFETY: It only compares the addresses with those in its list. This is used within
         // `LiveSets::change()`, with `ftrace_lock`.
@@ -162,25 +162,25 @@ pub(crate) enum FallbackReason {
 }
 
 /// Call target of a set.
-enum SetTramp {
+enum SetTarget {
     /// For a single ops, the address of its own trampoline, regardless of its maker; 0 if it has
     /// none. For a `struct ftrace_data_ops`, the address of the ops without [`KERNEL`].
     Own(usize),
-    Made(KBox<SharedTrampoline>),
-    FallbackReason(FallbackReason),
+    Shared(KBox<SharedTrampoline>),
+    ListFunction(FallbackReason),
 }
 
 #[derive(Default)]
-struct Room(KVVec<Place<SetTramp>>);
+struct SetPlaces(KVVec<Place<SetTarget>>);
 
-impl Places for Room {
-    type Code = SetTramp;
+impl Places for SetPlaces {
+    type Code = SetTarget;
 
-    fn all(&self) -> &[Place<SetTramp>] {
+    fn all(&self) -> &[Place<SetTarget>] {
         &self.0
     }
 
-    fn all_mut(&mut self) -> &mut [Place<SetTramp>] {
+    fn all_mut(&mut self) -> &mut [Place<SetTarget>] {
         &mut self.0
     }
 
@@ -197,9 +197,9 @@ impl Places for Room {
 
 /// All sets in use, with their trampolines.
 pub(crate) struct LiveSets {
-    sets: Sets<Room>,
+    sets: Sets<SetPlaces>,
     /// A [`Quiescing`] or a [`Quiesced`] exists.
-    leaving: bool,
+    reclaiming: bool,
 }
 
 /// Set of ops, for the debugfs list.
@@ -224,8 +224,8 @@ fn set_address(set: u16, address: usize) {
 impl LiveSets {
     pub(crate) fn new() -> Self {
         Self {
-            sets: Sets::new(Room::default()),
-            leaving: false,
+            sets: Sets::new(SetPlaces::default()),
+            reclaiming: false,
         }
     }
 
@@ -235,28 +235,33 @@ impl LiveSets {
         if none {
             what.event = Event::Drop;
         }
-        let set = self.sets.change(&what, &Kernel);
+        let set = self.sets.change(&what, &FtraceLists);
         change.answer(set);
     }
 
     /// Makes trampolines for the sets in use.
-    pub(crate) fn prepare(&mut self, _step: &Step<'_>, templates: &Templates, data: &DataOps) {
+    pub(crate) fn prepare(
+        &mut self,
+        _step: &Step<'_>,
+        templates: &Templates,
+        data: &DataTrampolines,
+    ) {
         self.sets.prepare(|set, members| {
             let tramp = match members.as_slice() {
-                [ops] if data.has(*ops) => SetTramp::Own(ops & !KERNEL),
+                [ops] if data.has(*ops) => SetTarget::Own(ops & !KERNEL),
                 _ => Self::make(members, templates),
             };
             let address = match &tramp {
-                SetTramp::Own(address) => *address,
-                SetTramp::Made(made) => made.code().address(),
-                SetTramp::FallbackReason(_) => 0,
+                SetTarget::Own(address) => *address,
+                SetTarget::Shared(shared) => shared.code().address(),
+                SetTarget::ListFunction(_) => 0,
             };
             set_address(set, address);
             Some(tramp)
         });
     }
 
-    fn make(members: &Members, templates: &Templates) -> SetTramp {
+    fn make(members: &Members, templates: &Templates) -> SetTarget {
         let mut raw = [core::ptr::null_mut(); MAX_MEMBERS];
         let (mut saves_regs, mut direct, mut own) = (false, false, 0);
         for (raw, address) in raw.iter_mut().zip(members.as_slice()) {
@@ -270,14 +275,14 @@ impl LiveSets {
             }
         }
         match raw.get_mut(..members.len()) {
-            Some([_]) => SetTramp::Own(own),
-            Some(_) if direct => SetTramp::FallbackReason(FallbackReason::Direct),
+            Some([_]) => SetTarget::Own(own),
+            Some(_) if direct => SetTarget::ListFunction(FallbackReason::Direct),
             Some(members @ [_, ..]) => SharedTrampoline::of_set(members, saves_regs, templates)
                 .map_or(
-                    SetTramp::FallbackReason(FallbackReason::NoMemory),
-                    SetTramp::Made,
+                    SetTarget::ListFunction(FallbackReason::NoMemory),
+                    SetTarget::Shared,
                 ),
-            _ => SetTramp::FallbackReason(FallbackReason::Many),
+            _ => SetTarget::ListFunction(FallbackReason::Many),
         }
     }
 
@@ -288,22 +293,22 @@ impl LiveSets {
     }
 
     /// Updates the function of an ops in all sets that contain it.
-    pub(crate) fn aim(&mut self, ops: Ops<'_>) {
+    pub(crate) fn retarget(&mut self, ops: Ops<'_>) {
         self.sets.of_member(ops.address(), |tramp, at| {
-            if let (SetTramp::Made(made), Ok(at)) = (tramp, u32::try_from(at)) {
+            if let (SetTarget::Shared(shared), Ok(at)) = (tramp, u32::try_from(at)) {
                 // SAFETY: It is a member of this set, at that position, and valid.
-                unsafe { bindings::ferro_tramp_set_aim(made.ops(), at) };
+                unsafe { bindings::ferro_tramp_set_aim(shared.ops(), at) };
             }
         });
     }
 
     /// Handles ftrace's failure: sites stuck with an old set no longer call an ops that has just
     /// been unregistered.
-    pub(crate) fn give_up(&mut self, _step: &Step<'_>) {
+    pub(crate) fn ftrace_failed(&mut self, _step: &Step<'_>) {
         for tramp in self.sets.codes() {
-            if let SetTramp::Made(made) = tramp {
+            if let SetTarget::Shared(shared) = tramp {
                 // SAFETY: As a `Step` proves, its members are valid, and `ftrace_lock` is held.
-                unsafe { bindings::ferro_tramp_set_give_up(made.ops()) };
+                unsafe { bindings::ferro_tramp_set_give_up(shared.ops()) };
             }
         }
     }
@@ -315,16 +320,16 @@ impl LiveSets {
     ) -> core::fmt::Result {
         for (set, place) in self.sets.used() {
             let made = match place.code() {
-                Some(SetTramp::Made(made)) => {
-                    let code = made.code();
+                Some(SetTarget::Shared(shared)) => {
+                    let code = shared.code();
                     Ok((
                         code.address(),
                         code.used(),
                         code.slot_len(),
-                        made.saves_regs(),
+                        shared.saves_regs(),
                     ))
                 }
-                Some(SetTramp::FallbackReason(why)) => Err(*why),
+                Some(SetTarget::ListFunction(why)) => Err(*why),
                 None if set == usize::from(MANY) => Err(FallbackReason::Many),
                 // Sets of one ops are listed with their ops; for the others no site calls them yet.
                 _ => continue,
@@ -338,32 +343,32 @@ impl LiveSets {
         Ok(())
     }
 
-    /// Begins to free closed trampolines and those of sets without functions. Returns [`None`] if
+    /// Begins to free retired trampolines and those of sets without functions. Returns [`None`] if
     /// there are none, or if this has begun already. Context: with `ftrace_lock` or without.
-    pub(crate) fn begin_leaving(&mut self, closed: Retired) -> Option<Quiescing> {
-        let sets = !self.leaving && self.sets.begin_leaving();
-        if !sets && closed.is_empty() {
+    pub(crate) fn begin_reclaim(&mut self, retired: Retired) -> Option<Quiescing> {
+        let sets = !self.reclaiming && self.sets.begin_leaving();
+        if !sets && retired.is_empty() {
             return None;
         }
-        self.leaving |= sets;
-        Some(Quiescing { sets, closed })
+        self.reclaiming |= sets;
+        Some(Quiescing { sets, retired })
     }
 
     /// Removes them from the sets and returns them. Context: with `ftrace_lock` or without.
-    pub(crate) fn left(&mut self, Quiesced(gone): Quiesced) -> Reclaimable {
-        let mut all = gone.closed;
-        if gone.sets {
-            self.leaving = false;
+    pub(crate) fn take_reclaimable(&mut self, Quiesced(unused): Quiesced) -> Reclaimable {
+        let mut all = unused.retired;
+        if unused.sets {
+            self.reclaiming = false;
             while let Some((set, tramp)) = self.sets.release() {
                 set_address(set, 0);
-                if let Some(SetTramp::Made(made)) = tramp {
-                    all.close(made);
+                if let Some(SetTarget::Shared(shared)) = tramp {
+                    all.add(shared);
                 }
             }
         }
-        // SAFETY: `begin_leaving()` has found these alone, and the closed ones were closed before
+        // SAFETY: `begin_reclaim()` has found these alone, and the retired ones were retired before
         // it. A `Quiesced` proves that no task is in them.
-        unsafe { all.left() }
+        unsafe { all.into_reclaimable() }
     }
 }
 
@@ -371,7 +376,7 @@ impl LiveSets {
 pub(crate) struct Quiescing {
     /// Some sets have no functions.
     sets: bool,
-    closed: Retired,
+    retired: Retired,
 }
 
 /// Unused trampolines that no task is in.
@@ -386,17 +391,17 @@ impl Quiescing {
     }
 }
 
-/// Schedules a work item that calls `registry::left()`; calls before it starts are merged.
-pub(crate) fn call_later() {
+/// Schedules a work item that calls `registry::reclaim()`; calls before it starts are merged.
+pub(crate) fn schedule_reclaim() {
     extern "C" fn later() {
-        crate::registry::left();
+        crate::registry::reclaim();
     }
-    // SAFETY: The function stays valid until `call_stop()`, the engine's last step.
+    // SAFETY: The function stays valid until `cancel_reclaim()`, the engine's last step.
     unsafe { bindings::ferro_tramp_call_later(Some(later)) };
 }
 
 /// Cancels the work item, or waits for it. Context: without locks.
-pub(crate) fn call_stop() {
+pub(crate) fn cancel_reclaim() {
     // SAFETY: Requires only that this may sleep.
     unsafe { bindings::ferro_tramp_call_stop() };
 }

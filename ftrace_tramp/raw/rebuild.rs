@@ -10,11 +10,11 @@ use kernel::prelude::*;
 
 /// Proof that ftrace has rebuilt all trampolines. If the engine was about to be detached before, no
 /// site calls the stubs and sets that it has made, and no task is in them.
-pub(crate) struct Renewed {
+pub(crate) struct Rebuilt {
     is_last: bool,
 }
 
-impl Renewed {
+impl Rebuilt {
     /// Returns true if the engine was about to be detached when the rebuild began.
     pub(super) fn is_last(&self) -> bool {
         self.is_last
@@ -32,9 +32,9 @@ pub(crate) fn with_ftrace_lock(function: extern "C" fn()) {
 /// task is in the old ones.
 ///
 /// Errors: -ENODEV if ftrace has failed: the old ones stay callable and are never freed.
-pub(crate) fn renew() -> Result<Renewed> {
-    let is_last = crate::registry::is_leaving();
+pub(crate) fn rebuild_all() -> Result<Rebuilt> {
+    let is_last = crate::registry::is_detaching();
     // SAFETY: It has no arguments, and sleeps, as this function's context allows.
     to_result(unsafe { bindings::ftrace_renew_trampolines() })?;
-    Ok(Renewed { is_last })
+    Ok(Rebuilt { is_last })
 }

@@ -14,11 +14,11 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::template::Templates;
-use super::trampoline::Code;
+use super::trampoline::Trampoline;
 
 /// Trampoline with its placeholder ops. Dropping this leaks it; only a [`Reclaimable`] frees it.
 pub(crate) struct SharedTrampoline {
-    code: ManuallyDrop<Code>,
+    code: ManuallyDrop<Trampoline>,
     /// Placeholder ops, made by `builtin.c`.
     ops: NonNull<bindings::ftrace_ops>,
     saves_regs: bool,
@@ -98,7 +98,7 @@ impl SharedTrampoline {
         templates: &Templates,
     ) -> Result<KBox<Self>> {
         let room = KBox::new_uninit(GFP_KERNEL)?;
-        let code = Code::new(function, third, templates.get(saves_regs))?;
+        let code = Trampoline::new(function, third, templates.get(saves_regs))?;
         let ops = ops.into_inner();
         // SAFETY: This function owns it, and no other code knows it yet.
         unsafe {
@@ -120,7 +120,7 @@ impl SharedTrampoline {
     }
 
     /// Returns the trampoline.
-    pub(crate) fn code(&self) -> &Code {
+    pub(crate) fn code(&self) -> &Trampoline {
         &self.code
     }
 
@@ -141,7 +141,7 @@ pub(crate) struct Retired(Option<KBox<SharedTrampoline>>);
 
 impl Retired {
     /// Adds one.
-    pub(super) fn close(&mut self, mut code: KBox<SharedTrampoline>) {
+    pub(super) fn add(&mut self, mut code: KBox<SharedTrampoline>) {
         code.next = self.0.take();
         self.0 = Some(code);
     }
@@ -156,7 +156,7 @@ impl Retired {
     /// # Safety
     ///
     /// No site calls them, and no task is in them.
-    pub(super) unsafe fn left(self) -> Reclaimable {
+    pub(super) unsafe fn into_reclaimable(self) -> Reclaimable {
         // INVARIANT: The caller guarantees it.
         Reclaimable(self.0)
     }

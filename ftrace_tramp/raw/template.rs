@@ -21,16 +21,16 @@ use kernel::prelude::*;
 pub(crate) struct KernelTemplate(KBox<Template>);
 
 /// Reason why a template could not be made.
-pub(crate) enum NoTemplate {
+pub(crate) enum TemplateError {
     /// The engine does not know this code.
     Refused(Refusal),
     /// -ENOMEM, or -EFAULT if the kernel's code cannot be read.
-    Error(Error),
+    Errno(Error),
 }
 
 impl KernelTemplate {
     /// Reads `ftrace_regs_caller` if callbacks get all registers, `ftrace_caller` otherwise.
-    pub(crate) fn new(saves_regs: bool) -> Result<Self, NoTemplate> {
+    pub(crate) fn new(saves_regs: bool) -> Result<Self, TemplateError> {
         let mut raw = bindings::ferro_tramp_labels::default();
         // SAFETY: It writes to this function's own structure.
         unsafe { bindings::ferro_tramp_labels(saves_regs, &raw mut raw) };
@@ -46,13 +46,15 @@ impl KernelTemplate {
         let text = text.get_mut(..len).unwrap_or_default();
         // Exclude ftrace, which has a breakpoint there while it changes the call.
         let whole = TextMutex::new();
-        read_text(raw.start, text).map_err(NoTemplate::Error)?;
+        read_text(raw.start, text).map_err(TemplateError::Errno)?;
         drop(whole);
-        let mut template = Template::new(text, &labels).map_err(NoTemplate::Refused)?;
+        let mut template = Template::new(text, &labels).map_err(TemplateError::Refused)?;
         template.shorten();
         // INVARIANT: Made of the code that was read above.
         let template = KBox::new(template, GFP_KERNEL);
-        template.map(Self).map_err(|e| NoTemplate::Error(e.into()))
+        template
+            .map(Self)
+            .map_err(|e| TemplateError::Errno(e.into()))
     }
 
     /// Returns the template without its invariant.

@@ -7,11 +7,11 @@
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
+use ferro_core::tramp;
 use ferro_core::tramp::CallTarget;
 use ferro_core::tramp::Ending;
 use ferro_core::tramp::JumpTarget;
 use ferro_core::tramp::Third;
-use ferro_core::tramp::Trampoline;
 use ferro_core::tramp::WriteError;
 use ferro_core::tramp::MAX_TEMPLATE;
 use ferro_sys::code::text::TextMutex;
@@ -34,7 +34,7 @@ const REST: usize = 16;
 ///
 /// The slot has a copy of a kernel's template, with its call at `call`. `ops` is the ops that it
 /// was attached to.
-pub(crate) struct Code {
+pub(crate) struct Trampoline {
     slot: ManuallyDrop<Slot>,
     call: usize,
     len: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Code {
 }
 
 // SAFETY: `ops` is dereferenced only with proof that it is valid.
-unsafe impl Send for Code {}
+unsafe impl Send for Trampoline {}
 
 /// Returns the kind of return that code at this address needs.
 fn ending_at(at: usize) -> Ending {
@@ -61,7 +61,7 @@ fn errno(error: WriteError) -> Error {
     }
 }
 
-impl Code {
+impl Trampoline {
     /// Makes a trampoline that calls a function with this third argument. It stays until
     /// [`Self::free`].
     ///
@@ -78,7 +78,7 @@ impl Code {
         let at = slot.address();
         // The return instruction follows the template's code.
         let ending = ending_at(at + template.bytes().len());
-        let trampoline = Trampoline {
+        let trampoline = tramp::Trampoline {
             function,
             third,
             ending,
@@ -117,7 +117,7 @@ impl Code {
     ///
     /// Errors: -ERANGE if the function is more than 2 GiB away; the trampoline then calls the old
     /// one.
-    pub(crate) fn aim(&mut self, function: CallTarget) -> Result {
+    pub(crate) fn retarget(&mut self, function: CallTarget) -> Result {
         let code = function.call(self.call as u64).ok_or(ERANGE)?;
         // SAFETY: By the type invariant the call is there, in this trampoline's own slot. A CPU
         // that executes it calls a function that ftrace has for this ops, before and after.
@@ -144,15 +144,15 @@ impl Code {
     /// Retargets the call after ftrace has failed: sites may still call this, but not an
     /// unregistered ops.
     ///
-    /// Errors: as for [`Self::aim`].
-    pub(crate) fn give_up(&mut self, _step: &Step<'_>) -> Result {
+    /// Errors: as for [`Self::retarget`].
+    pub(crate) fn ftrace_failed(&mut self, _step: &Step<'_>) -> Result {
         let Some(ops) = self.ops else {
             return Ok(());
         };
         // SAFETY: By the type invariants this is the trampoline of the ops, which is therefore
         // valid as long as the step.
         let ops = unsafe { Ops::new(ops.as_ptr()) };
-        ops.map_or(Ok(()), |ops| self.aim(ops.last_function()))
+        ops.map_or(Ok(()), |ops| self.retarget(ops.last_function()))
     }
 
     /// Frees its memory.
