@@ -18,10 +18,10 @@ use kernel::sync::Arc;
 use crate::error::Error;
 use crate::ftrace_probes::SITE_LEN;
 use crate::hit::Hits;
+use crate::insn_copy::InsnCopy;
 use crate::optprobe::Jump;
 use crate::probe_address::Decoder;
 use crate::probe_address::Permit;
-use crate::probe_point::Point;
 use crate::raw::address_map::GracePeriod;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::FaultHandler;
@@ -156,9 +156,12 @@ impl Engine {
 
     fn make(&mut self, permit: &Permit, read: Option<&Read>) -> Result<(), Error> {
         let ((point, code), breakpoint) = match read {
-            None => (Point::ftrace(permit.address, SITE_LEN), Breakpoint::None),
+            None => (
+                InsnCopy::ftrace_point(permit.address, SITE_LEN),
+                Breakpoint::None,
+            ),
             Some((insn, next)) => {
-                let made = Point::breakpoint(permit.address, insn, next.as_ref())?;
+                let made = InsnCopy::breakpoint_point(permit.address, insn, next.as_ref())?;
                 let site = breakpoint_at::<Hits>(permit.text, made.1.original);
                 (made, Breakpoint::Disarmed(site))
             }

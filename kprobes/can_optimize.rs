@@ -24,7 +24,7 @@ use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::code::text_tables;
 use kernel::page::PAGE_SIZE;
 
-use crate::probe_point::is_sti;
+use crate::insn_copy::is_sti;
 use crate::state::Engine;
 
 /// The running kernel's code, without the engine's breakpoints and jumps.

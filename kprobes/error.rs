@@ -14,6 +14,8 @@ use kernel::alloc::AllocError;
 use kernel::fmt;
 use kernel::prelude::*;
 
+use crate::raw::insn_stub::CodeError;
+
 /// Reason why a probe cannot be registered, enabled or disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
@@ -58,6 +60,15 @@ pub(crate) enum Error {
 impl From<AllocError> for Error {
     fn from(_: AllocError) -> Self {
         Self::NoMemory
+    }
+}
+
+impl From<CodeError> for Error {
+    fn from(why: CodeError) -> Self {
+        match why {
+            CodeError::NoMemory => Self::NoMemory,
+            CodeError::OutOfReach => Self::OutOfReach,
+        }
     }
 }
 

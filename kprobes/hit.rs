@@ -22,21 +22,17 @@ use ferro_sys::hook::typed::Atomic;
 use kernel::bindings::kprobe;
 use kernel::prelude::*;
 
-use crate::detour_word::Parts;
-use crate::probe_point::Execution;
-use crate::probe_point::Point;
-use crate::raw::address_map::AddressMap;
 use crate::raw::address_map::Found;
 use crate::raw::detour;
 use crate::raw::extable::fix_up;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::probe_list::ProbeList;
+use crate::raw::probe_point::Execution;
+use crate::raw::probe_point::Point;
+use crate::raw::probe_point::ResumeMap;
+use crate::raw::probe_point::COPIES;
+use crate::raw::probe_point::POINTS;
 use crate::raw::trap_frame::Trap;
-
-/// The points, by their addresses.
-pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
-/// The points, by the addresses in their copies at which a trap can happen.
-pub(crate) static COPIES: AddressMap<Point> = AddressMap::new();
 
 /// The engine's trap handlers: [`breakpoint`] and [`fault`].
 pub(crate) struct Hits;
@@ -300,7 +296,7 @@ impl<'a> Found<'a, Point> {
     #[cold]
     pub(crate) fn missed(self, regs: &mut Regs) {
         self.miss();
-        regs.set_ip(Parts::copies(self.parts.load()));
+        regs.set_ip(ResumeMap::copies(self.parts.load()));
     }
 
     /// Executes the instruction on the registers. Returns true if that was possible.
@@ -332,7 +328,7 @@ impl<'a> Found<'a, Point> {
     #[cold]
     fn keep_out_of(self, detour: usize, regs: &mut Regs) {
         let from = regs.ip().wrapping_sub(self.address);
-        if let Some(copy) = Parts::find(detour, from) {
+        if let Some(copy) = ResumeMap::find(detour, from) {
             regs.set_ip(copy);
         }
     }
@@ -529,11 +525,11 @@ impl<'a> Found<'a, Point> {
         // second copies.
         let same = match self.rest.load() {
             0 => None,
-            rest => Parts::find(parts, self.next.wrapping_sub(self.address))
+            rest => ResumeMap::find(parts, self.next.wrapping_sub(self.address))
                 .map(|second| at.wrapping_sub(rest).wrapping_add(second)),
         };
         let is_at = |from: &usize| {
-            Parts::find(parts, *from).is_some_and(|copy| copy == at || Some(copy) == same)
+            ResumeMap::find(parts, *from).is_some_and(|copy| copy == at || Some(copy) == same)
         };
         let from = (1..JUMP_LEN).find(is_at)?;
         Some(self.address.wrapping_add(from))
@@ -556,7 +552,7 @@ impl<'a> Found<'a, Point> {
             // once more.
             return Some(trapnr != PAGE_FAULT && fix_up(regs, trapnr));
         }
-        if at != self.copy && at != after && at != Parts::copies(self.detour.load()) {
+        if at != self.copy && at != after && at != ResumeMap::copies(self.detour.load()) {
             return None;
         }
         let finishes = at == after && !self.sees_interrupts;

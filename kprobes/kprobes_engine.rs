@@ -12,9 +12,8 @@
 //!   and the log of refused probes,
 //! - `optprobe.rs` has the life of optprobes: `optimize.rs` places the jumps, `unoptimize.rs`
 //!   removes them after their last probe, `can_optimize.rs` tells where they may stand,
-//!   `detour_word.rs` has the addresses of the copies,
-//! - `probe_point.rs` is an address with probes, `hit.rs` handles its hits; `ftrace_probes.rs` is
-//!   for ftrace sites,
+//! - `raw/probe_point.rs` is an address with probes, `insn_copy.rs` prepares how its instruction is
+//!   executed, `hit.rs` handles its hits; `ftrace_probes.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `debugfs.rs` is debugfs `kprobes/`,
 //! - `raw/` has the code that needs `unsafe`.
 //!
@@ -28,16 +27,15 @@ mod attach;
 mod batch;
 mod can_optimize;
 mod debugfs;
-mod detour_word;
 mod error;
 mod exports;
 mod ftrace_probes;
 mod hit;
+mod insn_copy;
 mod kretprobe;
 mod optimize;
 mod optprobe;
 mod probe_address;
-mod probe_point;
 mod raw;
 mod reclaim;
 mod registered_point;

@@ -12,15 +12,15 @@ use ferro_sys::code::jump_site::jump_all;
 use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;
 
-use crate::error::Error;
 use crate::optprobe::Jump;
 use crate::optprobe::AT_ONCE;
 use crate::raw::detour::Detour;
 use crate::raw::detour::Kind;
-use crate::raw::detour::Waited;
 use crate::raw::detour::DETOUR_ADDRESSES;
+use crate::raw::insn_stub::CodeError;
 use crate::raw::mutex::Locked;
 use crate::raw::optimizer_work;
+use crate::raw::tasks_rcu::TasksPeriod;
 use crate::registered_point::find_by;
 use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
@@ -88,14 +88,14 @@ impl PointEntry {
 
     /// Makes a detour that calls the kinds of handlers that the probes have. Errors: as
     /// [`Detour::new`].
-    fn detour_for(&self, displaced: Option<&Displaced>) -> Result<Detour, Error> {
-        let displaced = displaced.ok_or(Error::OutOfReach)?;
+    fn detour_for(&self, displaced: Option<&Displaced>) -> Result<Detour, CodeError> {
+        let displaced = displaced.ok_or(CodeError::OutOfReach)?;
         let new = |kind| Detour::new(&self.point, displaced, kind);
         if !self.is_posting() {
             return new(Kind::Before);
         }
         match new(Kind::Around) {
-            Err(Error::OutOfReach) if self.point.runs_on_registers() => new(Kind::Instead),
+            Err(CodeError::OutOfReach) if self.point.runs_on_registers() => new(Kind::Instead),
             made => made,
         }
     }
@@ -202,7 +202,7 @@ impl Engine {
         let room = self.maps.copies.reserve(DETOUR_ADDRESSES);
         let made = match self.points.get(&address) {
             Some(entry) => room
-                .map_err(Error::from)
+                .map_err(CodeError::from)
                 .and_then(|()| entry.detour_for(displaced.as_ref())),
             None => return true,
         };
@@ -215,7 +215,7 @@ impl Engine {
                 let _ = find_by(&mut self.maps.copies, &entry.point, &detour.addresses());
                 entry.jump = Jump::Ready(detour);
             }
-            Err(Error::NoMemory) => self.jumps_failed = true,
+            Err(CodeError::NoMemory) => self.jumps_failed = true,
             // A detour for pre-handlers only is still possible.
             Err(_) if displaced.is_some() && entry.is_posting() => entry.never_around = true,
             Err(_) => entry.jump = Jump::Impossible,
@@ -245,7 +245,7 @@ impl Engine {
     }
 
     /// Places some of the jumps that have waited long enough. Returns true if there may be more.
-    pub(crate) fn place_jumps(&mut self, waited: &Waited, locked: &Locked) -> bool {
+    pub(crate) fn place_jumps(&mut self, waited: &TasksPeriod, locked: &Locked) -> bool {
         let mut left = AT_ONCE;
         let mut text = TextLock::new();
         let detours = &mut self.detours;
@@ -255,7 +255,7 @@ impl Engine {
                     break;
                 }
                 let is_due =
-                    matches!(&entry.jump, Jump::Waiting(_, since) if waited.covers(*since));
+                    matches!(&entry.jump, Jump::Waiting(_, since) if since.is_over(waited));
                 if !is_due || !matches!(entry.breakpoint, Breakpoint::Armed(_)) {
                     continue;
                 }

@@ -13,12 +13,8 @@ use kernel::sync::Arc;
 
 use crate::error::Error;
 use crate::ftrace_probes::FtraceMode;
-use crate::hit::COPIES;
-use crate::hit::POINTS;
+use crate::insn_copy::InsnCopy;
 use crate::optprobe::Jump;
-use crate::probe_point::Code;
-use crate::probe_point::Execution;
-use crate::probe_point::Point;
 use crate::raw::address_map::GracePeriod;
 use crate::raw::address_map::MapWriter;
 use crate::raw::address_map::Removed;
@@ -27,6 +23,10 @@ use crate::raw::detour::DETOUR_ADDRESSES;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
+use crate::raw::probe_point::Execution;
+use crate::raw::probe_point::Point;
+use crate::raw::probe_point::COPIES;
+use crate::raw::probe_point::POINTS;
 
 /// The right to change the lookup maps of hits.
 pub(crate) struct PointMaps {
@@ -68,7 +68,7 @@ pub(crate) enum Breakpoint {
 /// A point, with its memory.
 pub(crate) struct PointEntry {
     pub(crate) point: Arc<Point>,
-    pub(crate) code: Code,
+    pub(crate) code: InsnCopy,
     pub(crate) breakpoint: Breakpoint,
     pub(crate) jump: Jump,
     /// A detour for the other kind of handlers (pre-handlers only, or also post-handlers). Tasks

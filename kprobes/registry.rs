@@ -13,7 +13,6 @@ use kernel::prelude::*;
 use crate::error::Error;
 use crate::probe_address::Permit;
 use crate::raw::address_map::GracePeriod;
-use crate::raw::detour::Waited;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::kretprobe;
@@ -59,7 +58,7 @@ pub(crate) fn stop() {
     }
     optimizer_work::cancel();
     rcu_tasks::synchronize();
-    tasks_rcu::wait();
+    tasks_rcu::wait_for_reap();
     if let Some(stopped) = stopped {
         drop(stopped.maps);
         let period = GracePeriod::wait();
@@ -211,7 +210,7 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
 /// for all tasks.
 pub(crate) fn optimise() {
     while prepare_jumps() {
-        let waited = Waited::wait();
+        let waited = TasksPeriod::wait();
         while place_some(&waited) {}
     }
 }
@@ -247,7 +246,7 @@ fn prepare_jumps() -> bool {
 }
 
 /// Places some jumps. Returns true if there may be more.
-fn place_some(waited: &Waited) -> bool {
+fn place_some(waited: &TasksPeriod) -> bool {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
     engine

@@ -16,7 +16,7 @@ use kernel::sync::Arc;
 use crate::error::RefusedLog;
 use crate::ftrace_probes::FtraceCalls;
 use crate::optimize::Pass;
-use crate::probe_point::Point;
+use crate::raw::probe_point::Point;
 use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
 use crate::registered_point::PointMaps;

@@ -31,19 +31,19 @@ use ferro_sys::cpu::preempt;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
-use ferro_sys::sync::rcu_tasks;
 use kernel::bindings;
 use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Full;
 use kernel::sync::Arc;
 
 use super::address_map::Found;
+use super::insn_stub::CodeError;
+use super::probe_point::Point;
+use super::probe_point::ResumeMap;
+use super::probe_point::BRANCH;
+use super::probe_point::COPIES;
+use super::tasks_rcu::Since;
+use super::tasks_rcu::TasksPeriod;
 use super::trap_frame::SHORT_OFFSETS;
-use crate::detour_word::Parts;
-use crate::error::Error;
-use crate::hit::COPIES;
-use crate::probe_point::Point;
 
 extern "C" {
     /// `optprobe_template.S`
@@ -65,8 +65,6 @@ extern "C" {
 }
 
 const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
-/// Length of a call or jump with a 32-bit distance.
-const BRANCH: usize = 5;
 /// Sizes: for usual detours, for most that have the first instruction twice, and for all.
 const SIZES: [usize; 3] = [128, 256, 512];
 /// Bytes of the stack that are free for handlers.
@@ -114,38 +112,6 @@ fn has_smap() -> bool {
 /// Number of [`Detour::addresses`].
 pub(crate) const DETOUR_ADDRESSES: usize = 5;
 
-/// Number of waits for all tasks that have begun.
-static WAITS: Atomic<usize> = Atomic::new(0);
-
-/// Time when breakpoint hits began to use a detour: a wait that begins later has this number, or a
-/// greater one.
-#[derive(Clone, Copy)]
-pub(crate) struct Since(usize);
-
-/// A wait for all tasks that is over.
-pub(crate) struct Waited(usize);
-
-impl Waited {
-    /// Waits until every task has voluntarily left the code that it was executing, and every CPU's
-    /// idle task as well. Idle tasks are exceptions where RCU does not watch them, in code that
-    /// cannot be probed.
-    ///
-    /// Sleeps; not with the engine's mutex.
-    pub(crate) fn wait() -> Self {
-        let number = WAITS.fetch_add(1, Full);
-        rcu_tasks::synchronize();
-        // RCU tasks ignores idle tasks, except where RCU watches them. The rest is `noinstr`, or
-        // this waits.
-        rcu_tasks::synchronize_rude();
-        Self(number)
-    }
-
-    /// Returns true if the wait began after that time.
-    pub(crate) fn covers(&self, since: Since) -> bool {
-        self.0 >= since.0
-    }
-}
-
 /// Kind of a detour: which handlers it calls, and how the first instruction is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -185,7 +151,7 @@ pub(crate) struct Detour {
     /// Number of bytes of the function that it replaces.
     displaced: usize,
     expected: KVec<u8>,
-    parts: Parts,
+    resume: ResumeMap,
 }
 
 impl Detour {
@@ -197,12 +163,12 @@ impl Detour {
         point: &Arc<Point>,
         displaced: &Displaced,
         kind: Kind,
-    ) -> Result<Self, Error> {
-        let mut result = Err(Error::OutOfReach);
+    ) -> Result<Self, CodeError> {
+        let mut result = Err(CodeError::OutOfReach);
         for size in SIZES {
             result = Self::of_size(size, point, displaced, kind);
             // A detour that does not fit may fit into the next size.
-            if !matches!(result, Err(Error::OutOfReach)) {
+            if !matches!(result, Err(CodeError::OutOfReach)) {
                 break;
             }
         }
@@ -214,13 +180,13 @@ impl Detour {
         point: &Arc<Point>,
         displaced: &Displaced,
         kind: Kind,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, CodeError> {
         let mut code = KVec::from_elem(BREAKPOINT, size, GFP_KERNEL)?;
         let mut expected = KVec::new();
         for (_, insn) in displaced.instructions() {
             expected.extend_from_slice(insn.bytes(), GFP_KERNEL)?;
         }
-        let mut slot = exec_pool::alloc(size, User::Detours).map_err(|_| Error::NoMemory)?;
+        let mut slot = exec_pool::alloc(size, User::Detours).map_err(|_| CodeError::NoMemory)?;
         let mut to = Cursor {
             code: &mut code,
             len: 0,
@@ -228,12 +194,13 @@ impl Detour {
         };
         let (copies, around) = to
             .put_detour(point, displaced, kind)
-            .ok_or(Error::OutOfReach)?;
+            .ok_or(CodeError::OutOfReach)?;
         let len = to.len;
         code.truncate(len);
-        let parts = Parts::of(displaced, copies).ok_or(Error::OutOfReach)?;
+        let resume = ResumeMap::of(displaced, copies).ok_or(CodeError::OutOfReach)?;
         let text = TextLock::new();
-        slot.write(&code, &text).map_err(|_| Error::OutOfReach)?;
+        slot.write(&code, &text)
+            .map_err(|_| CodeError::OutOfReach)?;
         // INVARIANT: Just written, by `put_detour()`.
         Ok(Self {
             slot,
@@ -244,7 +211,7 @@ impl Detour {
             around,
             displaced: displaced.len(),
             expected,
-            parts,
+            resume,
         })
     }
 
@@ -293,15 +260,15 @@ impl Detour {
         if text.syncs() == self.written {
             text.sync();
         }
-        self.point.parts.store(self.parts.word());
+        self.point.parts.store(self.resume.word());
         self.point.stop.store(self.slot.address());
         if self.kind == Kind::Around {
             self.point.within.store(self.around.within);
             self.point.rest.store(self.around.rest);
         }
-        self.point.set_detour(Some(self.parts));
-        // After that store: a wait with a number from here on begins when every CPU sees it.
-        Since(WAITS.fetch_add(0, Full))
+        self.point.set_detour(Some(self.resume));
+        // After that store: a grace period that covers this time begins when every CPU sees it.
+        Since::now()
     }
 
     /// Places the jump over the point's breakpoint when the batch is over. By then no task can be
@@ -313,10 +280,10 @@ impl Detour {
         &self,
         site: ArmedSite,
         since: Since,
-        waited: &Waited,
+        waited: &TasksPeriod,
         batch: &mut JumpBatch<'_>,
     ) -> Result<JumpedSite, ArmedSite> {
-        if !waited.covers(since) || site.address() != self.point.address {
+        if !since.is_over(waited) || site.address() != self.point.address {
             return Err(site);
         }
         // SAFETY: `can_optimize.rs` has found that nothing leads to the displaced instructions

@@ -19,10 +19,10 @@ use kernel::rbtree::RBTreeNode;
 use kernel::sync::Arc;
 
 use super::address_map::Found;
+use super::probe_point::Point;
 use super::tasks_rcu::Since;
 use super::tasks_rcu::TasksPeriod;
 use super::trap_hooks::TrapHandler;
-use crate::probe_point::Point;
 
 /// Calls a [`TrapHandler`] for probes without a post-handler.
 pub(crate) struct Caller<H>(PhantomData<fn(H)>);

@@ -15,13 +15,13 @@ use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
 use ferro_sys::sync::shared_word::Word;
+use kernel::alloc::AllocError;
 use kernel::bindings;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 
 use super::trap_frame::Trap;
 use super::trap_frame::SHORT_OFFSETS;
-use crate::error::Error;
 
 extern "C" {
     /// `insn_stub_call.S`
@@ -30,6 +30,21 @@ extern "C" {
     fn ferro_kprobe_apart_done();
     /// `detour.h`
     fn ferro_kprobe_address_bits() -> u8;
+}
+
+/// Reason why code for a point cannot be generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CodeError {
+    /// No memory.
+    NoMemory,
+    /// The code does not fit into its slot, or an address is out of its reach.
+    OutOfReach,
+}
+
+impl From<AllocError> for CodeError {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
 }
 
 /// Layout of the registers that a trap saves.
@@ -115,7 +130,7 @@ impl Apart {
         at: usize,
         copy: usize,
         memory: bool,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>, CodeError> {
         let mut code = [0; MAX_APART];
         // The length does not depend on the address.
         let Some((len, access)) = Self::code(insn, at, copy, &mut code) else {
@@ -124,7 +139,7 @@ impl Apart {
         if access.0 != 0 && !memory {
             return Ok(None);
         }
-        let slot = exec_pool::alloc(len, User::Probes).map_err(|_| Error::NoMemory)?;
+        let slot = exec_pool::alloc(len, User::Probes).map_err(|_| CodeError::NoMemory)?;
         let made = Self::code(insn, at, slot.address(), &mut code);
         Ok(made.map(|(_, (access, failed))| Self {
             slot,
@@ -159,12 +174,14 @@ impl Apart {
         insn: &Insn,
         at: usize,
         text: &mut TextLock,
-    ) -> Result<(), Error> {
+    ) -> Result<(), CodeError> {
         let mut code = [BREAKPOINT; MAX_APART];
         let to = self.slot.address();
-        let (len, _) = Self::code(insn, at, to, &mut code).ok_or(Error::OutOfReach)?;
-        let code = code.get(..len).ok_or(Error::OutOfReach)?;
-        self.slot.write(code, text).map_err(|_| Error::OutOfReach)?;
+        let (len, _) = Self::code(insn, at, to, &mut code).ok_or(CodeError::OutOfReach)?;
+        let code = code.get(..len).ok_or(CodeError::OutOfReach)?;
+        self.slot
+            .write(code, text)
+            .map_err(|_| CodeError::OutOfReach)?;
         // INVARIANT: Just written.
         self.written = Some(text.syncs());
         Ok(())

@@ -16,6 +16,7 @@ pub(crate) mod mutex;
 pub(crate) mod optimizer_work;
 pub(crate) mod post_copy;
 pub(crate) mod probe_list;
+pub(crate) mod probe_point;
 pub(crate) mod tasks_rcu;
 pub(crate) mod trap_frame;
 pub(crate) mod trap_hooks;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callback after a grace period of RCU tasks: `registry::reap()`, by way of `engine.c` and
-//! `exports.rs`.
+//! Grace periods of RCU tasks: waiting for one, and a callback after one. The callback is
+//! `registry::reap()`, by way of `engine.c` and `exports.rs`.
 //!
 //! Contexts: process.
 
+use ferro_sys::sync::rcu_tasks;
 use kernel::bindings;
 use kernel::ffi::c_ulong;
 use kernel::sync::atomic::Atomic;
@@ -38,6 +39,21 @@ impl Since {
 }
 
 impl TasksPeriod {
+    /// Waits until every task has voluntarily left the code that it was executing, and every CPU's
+    /// idle task as well. Idle tasks are exceptions where RCU does not watch them, in code that
+    /// cannot be probed.
+    ///
+    /// Sleeps; not with the engine's mutex.
+    pub(crate) fn wait() -> Self {
+        let number = BEGUN.fetch_add(1, Full);
+        rcu_tasks::synchronize();
+        // RCU tasks ignores idle tasks, except where RCU watches them. The rest is `noinstr`, or
+        // this waits.
+        rcu_tasks::synchronize_rude();
+        // INVARIANT: Both began after the count.
+        Self(number)
+    }
+
     /// # Safety
     ///
     /// `number` is the one that [`call_reap`] gave C code, which calls after such a period.
@@ -52,12 +68,12 @@ impl TasksPeriod {
 pub(crate) fn call_reap() -> bool {
     let number = BEGUN.fetch_add(1, Full);
     // SAFETY: The function can be called at any time. The callback is code of this module, which
-    // waits for it before it is unloaded: `registry::stop()` calls `wait()`.
+    // waits for it before it is unloaded: `registry::stop()` calls `wait_for_reap()`.
     unsafe { bindings::ferro_kprobes_call_reap(number as c_ulong) }
 }
 
 /// Waits until a scheduled call has returned. Sleeps.
-pub(crate) fn wait() {
+pub(crate) fn wait_for_reap() {
     // SAFETY: The function can be called in any context that can sleep; elsewhere it warns.
     unsafe { bindings::ferro_kprobes_wait_for_reap() };
 }

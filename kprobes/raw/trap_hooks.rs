@@ -18,8 +18,8 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::address_map::Found;
+use super::probe_point::Point;
 use super::trap_frame::Trap;
-use crate::probe_point::Point;
 
 /// Handlers of the engine for executed probed instructions.
 ///
@@ -57,7 +57,7 @@ pub(crate) unsafe trait TrapHandler: 'static {
 /// its first byte.
 pub(crate) fn breakpoint_at<H: TrapHandler>(at: TextAddress, original: u8) -> PatchSite {
     // SAFETY: `TrapHandler` guarantees both: that an instruction starts there, with this byte, and
-    // that its breakpoint is handled, as long as `hit::POINTS` has the point, which is until no CPU
+    // that its breakpoint is handled, as long as `POINTS` has the point, which is until no CPU
     // can be at the breakpoint.
     unsafe { PatchSite::new(at, original) }
 }
