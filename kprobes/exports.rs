@@ -27,7 +27,7 @@ use crate::hit;
 use crate::hit::Hits;
 use crate::kretprobe;
 use crate::probe_address;
-use crate::raw::address_map::Found;
+use crate::raw::lookup::Found;
 use crate::raw::probe_point::Point;
 use crate::raw::tasks_rcu::TasksPeriod;
 use crate::raw::trap_frame::Trap;

@@ -22,11 +22,11 @@ use ferro_sys::hook::typed::Atomic;
 use kernel::bindings::kprobe;
 use kernel::prelude::*;
 
-use crate::raw::address_map::Found;
 use crate::raw::detour;
 use crate::raw::extable::fix_up;
 use crate::raw::kprobe::Kprobe;
-use crate::raw::probe_list::ProbeList;
+use crate::raw::lookup::Found;
+use crate::raw::lookup::ProbeList;
 use crate::raw::probe_point::Execution;
 use crate::raw::probe_point::Point;
 use crate::raw::probe_point::ResumeMap;

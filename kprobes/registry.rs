@@ -12,10 +12,10 @@ use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::probe_address::Permit;
-use crate::raw::address_map::GracePeriod;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::kretprobe;
+use crate::raw::map_writer::GracePeriod;
 use crate::raw::module_notifier;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::optimizer_work;

@@ -35,8 +35,8 @@ use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-use super::address_map::Found;
 use super::insn_stub::CodeError;
+use super::lookup::Found;
 use super::probe_point::Point;
 use super::probe_point::ResumeMap;
 use super::probe_point::BRANCH;

@@ -18,7 +18,7 @@ use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNode;
 use kernel::sync::Arc;
 
-use super::address_map::Found;
+use super::lookup::Found;
 use super::probe_point::Point;
 use super::tasks_rcu::Since;
 use super::tasks_rcu::TasksPeriod;

@@ -2,7 +2,6 @@
 
 //! The `unsafe` code of the kprobes engine.
 
-pub(crate) mod address_map;
 mod alu;
 pub(crate) mod detour;
 pub(crate) mod die_notifier;
@@ -11,11 +10,12 @@ pub(crate) mod ftrace_sites;
 pub(crate) mod insn_stub;
 pub(crate) mod kprobe;
 pub(crate) mod kretprobe;
+pub(crate) mod lookup;
+pub(crate) mod map_writer;
 pub(crate) mod module_notifier;
 pub(crate) mod mutex;
 pub(crate) mod optimizer_work;
 pub(crate) mod post_copy;
-pub(crate) mod probe_list;
 pub(crate) mod probe_point;
 pub(crate) mod tasks_rcu;
 pub(crate) mod trap_frame;

@@ -25,9 +25,9 @@ use ferro_core::insn::Compute;
 use ferro_core::insn::Emulation;
 use ferro_sys::sync::shared_word::Word;
 
-use super::address_map::AddressMap;
 use super::insn_stub::Runner;
-use super::probe_list::ProbeList;
+use super::lookup::AddressMap;
+use super::lookup::ProbeList;
 
 /// The points, by their addresses.
 pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();

@@ -17,7 +17,7 @@ use ferro_sys::hook::typed::Atomic;
 use kernel::bindings;
 use kernel::prelude::*;
 
-use super::address_map::Found;
+use super::lookup::Found;
 use super::probe_point::Point;
 use super::trap_frame::Trap;
 
