@@ -13,7 +13,6 @@ use ferro_kprobes_builtin::raw::kretprobe::Kretprobe;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::cpu::preempt::PreemptOff;
-use ferro_sys::hook::typed::Atomic;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
@@ -24,57 +23,14 @@ use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::hit;
-use crate::hit::Hits;
 use crate::kretprobe;
 use crate::probe_address;
 use crate::raw::lookup::Found;
 use crate::raw::probe_point::Point;
 use crate::raw::tasks_rcu::TasksPeriod;
 use crate::raw::trap_frame::Trap;
-use crate::raw::trap_hooks::TrapHandler;
 use crate::registration;
 use crate::registry;
-
-// SAFETY: `hit::breakpoint()` returns true in two cases. It has found a point, or a copy, of the
-// address, and has executed that instruction or resumes at a copy of it; or the breakpoint is no
-// longer there. `hit::fault()` returns true if the fault is of a copy or of the running probe, and
-// a handler or the exception table has repaired it. A point executes on a trap the instruction that
-// stands at its address.
-//
-// Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up
-// to the address, so that an instruction starts there. `publish()` adds the point to the lookup map
-// before the first breakpoint is armed. `retire()` and `kill()` remove the point from the map after
-// every CPU has been told that there is no breakpoint, or that the code is freed.
-//
-// Nothing here sleeps, allocates or takes a lock. The code that it runs on cannot be probed
-// (`ferro_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
-// a breakpoint finds a probe running, so that it calls no handler and nothing else with a
-// breakpoint. The same holds at an ftrace site, and there only handlers change registers.
-unsafe impl TrapHandler for Hits {
-    #[inline(always)]
-    fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
-        hit::breakpoint(trap, here)
-    }
-
-    #[inline(always)]
-    fn fault(regs: &mut Regs, trapnr: usize) -> bool {
-        hit::fault(regs, trapnr)
-    }
-
-    fn died(regs: &Regs) {
-        hit::died(regs);
-    }
-
-    #[inline(always)]
-    fn called(point: Found<'_, Point>, regs: &mut Regs) {
-        hit::called(point, regs);
-    }
-
-    #[inline(always)]
-    fn called_with_post(site: usize, regs: &mut Regs) {
-        hit::called_with_post(site, regs);
-    }
-}
 
 /// Reaps retired points after a grace period, for `engine.c`. Context: work item.
 ///

@@ -33,19 +33,73 @@ use crate::raw::probe_point::ResumeMap;
 use crate::raw::probe_point::COPIES;
 use crate::raw::probe_point::POINTS;
 use crate::raw::trap_frame::Trap;
-
-/// The engine's trap handlers: [`breakpoint`] and [`fault`].
-pub(crate) struct Hits;
+use crate::raw::trap_hooks::TrapHandler;
 
 /// Number of the exception.
 const PAGE_FAULT: usize = 14;
 
-/// Handles a breakpoint of the kernel. Returns true if the breakpoint is handled.
-#[inline(always)]
-pub(crate) fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
-    let address = trap.ip().wrapping_sub(1);
-    let hit = POINTS.with_atomic(address, here, |point| point.hit(trap));
-    hit.is_some() || no_point(address, trap)
+/// The engine's trap handlers.
+pub(crate) struct Hits;
+
+// SAFETY: `breakpoint()` returns true in two cases. It has found a point, or a copy, of the
+// address, and has executed that instruction or resumes at a copy of it; or the breakpoint is no
+// longer there. `fault()` returns true if the fault is of a copy or of the running probe, and
+// a handler or the exception table has repaired it. A point executes on a trap the instruction that
+// stands at its address.
+//
+// Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up
+// to the address, so that an instruction starts there. `publish()` adds the point to the lookup map
+// before the first breakpoint is armed. `retire()` and `kill()` remove the point from the map after
+// every CPU has been told that there is no breakpoint, or that the code is freed.
+//
+// Nothing here sleeps, allocates or takes a lock. The code that it runs on cannot be probed
+// (`ferro_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
+// a breakpoint finds a probe running, so that it calls no handler and nothing else with a
+// breakpoint. The same holds at an ftrace site, and there only handlers change registers.
+#[allow(unsafe_code)]
+unsafe impl TrapHandler for Hits {
+    #[inline(always)]
+    fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
+        let address = trap.ip().wrapping_sub(1);
+        let hit = POINTS.with_atomic(address, here, |point| point.hit(trap));
+        hit.is_some() || no_point(address, trap)
+    }
+
+    fn fault(regs: &mut Regs, trapnr: usize) -> bool {
+        // A general protection fault of a copy has interrupts on.
+        let here = PreemptOff::new();
+        let at = regs.ip();
+        // Address 0 is never in a copy, as it marks free entries of the map; a call of address 0
+        // faults there.
+        if at == 0 {
+            return fault_in_handler(regs, trapnr, &here);
+        }
+        COPIES
+            .with(at, |point| point.fault(at, regs, trapnr, &here))
+            .flatten()
+            .unwrap_or_else(|| fault_in_handler(regs, trapnr, &here))
+    }
+
+    /// Logs the probed instruction if the kernel dies in the copy of a detour.
+    ///
+    /// The instruction pointer stays. The bytes of displaced instructions after the first are no
+    /// instructions, and another notifier may still repair the fault.
+    fn died(regs: &Regs) {
+        let at = regs.ip();
+        if let Some(place) = detour::with_detour(at, |point| point.displaced(at)) {
+            pr_emerg!("the instruction at {} runs in a detour\n", Shown(place));
+        }
+    }
+
+    #[inline(always)]
+    fn called(point: Found<'_, Point>, regs: &mut Regs) {
+        point.called(regs);
+    }
+
+    #[inline(always)]
+    fn called_with_post(site: usize, regs: &mut Regs) {
+        POINTS.with(site, |point| point.called_with_post(site, regs));
+    }
 }
 
 /// Handles a breakpoint at which no point is found by its own address.
@@ -65,19 +119,6 @@ fn is_stale(address: usize, regs: &mut Regs) -> bool {
         regs.set_ip(address);
     }
     stale
-}
-
-/// Handles a call of a function with a probe on its ftrace site. `point` may be retired; then it
-/// has no probes.
-#[inline(always)]
-pub(crate) fn called(point: Found<'_, Point>, regs: &mut Regs) {
-    point.called(regs);
-}
-
-/// Handles a call of a function if a probe on its ftrace site has a post-handler.
-#[inline(always)]
-pub(crate) fn called_with_post(address: usize, regs: &mut Regs) {
-    POINTS.with(address, |point| point.called_with_post(address, regs));
 }
 
 /// Handles the call that ends an instruction's copy. `at` is its return address.
@@ -110,33 +151,6 @@ pub(crate) fn newest_at(address: usize) -> Option<*mut kprobe> {
         point.probes().iter().next().map(Kprobe::as_ptr)
     });
     newest.flatten()
-}
-
-/// Handles a fault of the kernel. Returns true if the fault is handled.
-pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
-    // A general protection fault of a copy has interrupts on.
-    let here = PreemptOff::new();
-    let at = regs.ip();
-    // Address 0 is never in a copy, as it marks free entries of the map; a call of address 0 faults
-    // there.
-    if at == 0 {
-        return fault_in_handler(regs, trapnr, &here);
-    }
-    COPIES
-        .with(at, |point| point.fault(at, regs, trapnr, &here))
-        .flatten()
-        .unwrap_or_else(|| fault_in_handler(regs, trapnr, &here))
-}
-
-/// Logs the probed instruction if the kernel dies in the copy of a detour.
-///
-/// The instruction pointer stays. The bytes of displaced instructions after the first are no
-/// instructions, and another notifier may still repair the fault.
-pub(crate) fn died(regs: &Regs) {
-    let at = regs.ip();
-    if let Some(place) = detour::with_detour(at, |point| point.displaced(at)) {
-        pr_emerg!("the instruction at {} runs in a detour\n", Shown(place));
-    }
 }
 
 /// Handles a fault while handlers run. Returns true if the probe has handled it.
