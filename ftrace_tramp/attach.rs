@@ -5,27 +5,20 @@
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
 
-use ferro_gkhi::points::TrampolineData;
-use ferro_gkhi::points::TrampolineFree;
-use ferro_gkhi::points::TrampolineUpdate;
-use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
-use crate::raw::func_data::DataLock;
-use crate::raw::hooks;
-use crate::raw::hooks::SetExits;
+use crate::raw::data_lock::DataLock;
+use crate::raw::hooks::Exits;
+use crate::raw::rebuild::begin_detach;
 use crate::raw::rebuild::rebuild_all;
-use crate::raw::rebuild::with_ftrace_lock;
 use crate::registry;
+use crate::registry::Registry;
 
-/// Registrations of the engine at the kernel's hook points. Dropping this hands all trampolines
-/// back to the kernel.
+/// The engine, attached to the kernel's hook points. Dropping this hands all trampolines back to
+/// the kernel.
 pub(crate) struct Attached {
-    /// Every field is [`Some`] until the drop.
-    update: Option<Registered<TrampolineUpdate>>,
-    free: Option<Registered<TrampolineFree>>,
-    sets: Option<SetExits>,
-    data: Option<Registered<TrampolineData>>,
+    /// [`Some`] until the drop.
+    exits: Option<Exits>,
 }
 
 impl Attached {
@@ -34,17 +27,12 @@ impl Attached {
     ///
     /// Errors: as for [`registry::start`], -EBUSY if there is another engine.
     pub(crate) fn new() -> Result<Self> {
-        let (update, free) =
-            hooks::register(c"rust_ftrace_tramp", registry::update, registry::free)?;
-        let (set, step) =
-            hooks::register_sets(c"rust_ftrace_tramp", registry::change_set, registry::step)?;
-        let data = hooks::register_data(c"rust_ftrace_tramp", registry::change_data)?;
+        let exits = Exits::register::<Registry>(c"rust_ftrace_tramp")?;
         registry::start()?;
-        // Arm all at once: the engine that makes a trampoline has to free it. Stubs exist before
-        // functions have sets, because a set does not change the target of a site with a stub.
-        let arm = || Ok(ferro_gkhi::arm(&[&update, &free, &set, &step, &data])?);
+        // Stubs exist before functions have sets, because a set does not change the target of a
+        // site with a stub.
+        let armed = DataLock::new().arm::<Registry>(|| Ok(exits.arm()?));
         // `stop()` waits, so call it without the lock.
-        let armed = DataLock::new().arm(arm);
         armed.inspect_err(|_| registry::stop())?;
         if let Err(error) = rebuild_all() {
             pr_warn!(
@@ -52,21 +40,19 @@ impl Attached {
                 error.to_errno()
             );
         }
-        Ok(Self {
-            update: Some(update),
-            free: Some(free),
-            sets: Some((set, step)),
-            data: Some(data),
-        })
+        Ok(Self { exits: Some(exits) })
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        let Some(exits) = self.exits.take() else {
+            return;
+        };
         // The kernel builds trampolines after this step. Functions get no more sets. The engine
         // still frees its own trampolines.
-        with_ftrace_lock(registry::begin_detach);
-        drop(self.update.take());
+        begin_detach();
+        drop(exits.update);
         let rebuilt = rebuild_all().inspect_err(|error| {
             pr_warn!(
                 "the engine's trampolines stay: error {}\n",
@@ -74,13 +60,13 @@ impl Drop for Attached {
             );
         });
         let mut lock = DataLock::new();
-        drop(self.data.take());
+        drop(exits.data);
         if let Ok(rebuilt) = rebuilt {
-            lock.free_all(&rebuilt);
+            lock.free_all::<Registry>(&rebuilt);
         }
         drop(lock);
-        drop(self.free.take());
-        drop(self.sets.take());
+        drop(exits.free);
+        drop((exits.set, exits.step));
         registry::stop();
     }
 }

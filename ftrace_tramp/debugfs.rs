@@ -17,10 +17,10 @@ use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::sync::refcounted::Shared;
 use kernel::fmt::Write;
-use kernel::module::this_module;
 use kernel::prelude::*;
 
 use crate::raw::ops_sets::FallbackReason;
+use crate::raw::trampoline::TrampolineInfo;
 use crate::registry;
 
 /// Directory `ftrace_tramp/` with its files.
@@ -31,6 +31,7 @@ pub(crate) struct Files {
     _dir: Dir,
 }
 
+/// File of the directory.
 pub(crate) enum Node {
     List,
     Pool,
@@ -38,24 +39,15 @@ pub(crate) enum Node {
     Snapshot(KVVec<u8>),
 }
 
-static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::TrampolineEngine>());
-
 impl Files {
     /// Creates the directory and its files. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(table: &'static FileTable<Shared<Node>>) -> Result<Self> {
         let dir = Dir::new(c"ftrace_tramp")?;
         Ok(Self {
-            _list: dir.file(c"list", 0o400, &FILES, Shared::new(Ok(Node::List))?)?,
-            _pool: dir.file(c"pool", 0o400, &FILES, Shared::new(Ok(Node::Pool))?)?,
+            _list: dir.file(c"list", 0o400, table, Shared::new(Ok(Node::List))?)?,
+            _pool: dir.file(c"pool", 0o400, table, Shared::new(Ok(Node::Pool))?)?,
             _dir: dir,
         })
-    }
-}
-
-fn kind(saves_regs: bool) -> &'static str {
-    match saves_regs {
-        true => "regs",
-        false => "plain",
     }
 }
 
@@ -99,44 +91,46 @@ impl Node {
 
     fn list(lines: &mut TextBuffer) -> core::fmt::Result {
         let shown = symbols::shows_addresses();
-        registry::each(|entry| {
-            let address = if shown { entry.address } else { 0 };
-            lines.write_fmt(fmt!(
-                "{address:016x} {} {} of {} bytes\n",
-                kind(entry.saves_regs),
-                entry.used,
-                entry.slot
-            ))
+        registry::each(|trampoline| {
+            write_trampoline(lines, trampoline, shown)?;
+            lines.write_str("\n")
         })?;
-        registry::each_data(|entry| {
-            let (address, used, slot, saves_regs) = entry.made;
-            lines.write_fmt(fmt!(
-                "{:016x} {} {used} of {slot} bytes, with data of functions\n",
-                if shown { address } else { 0 },
-                kind(saves_regs)
-            ))
+        registry::each_data(|trampoline| {
+            write_trampoline(lines, trampoline, shown)?;
+            lines.write_str(", with data of functions\n")
         })?;
         registry::each_set(|set| {
-            let functions = set.functions;
-            match set.made {
-                Ok((address, used, slot, saves_regs)) => lines.write_fmt(fmt!(
-                    "{:016x} {} {used} of {slot} bytes, {} ops, {functions} functions\n",
-                    if shown { address } else { 0 },
-                    kind(saves_regs),
-                    set.members
-                )),
+            let (members, functions) = (set.members, set.functions);
+            match &set.trampoline {
+                Ok(trampoline) => {
+                    write_trampoline(lines, trampoline, shown)?;
+                    lines.write_fmt(fmt!(", {members} ops, {functions} functions\n"))
+                }
                 Err(FallbackReason::Many) => lines.write_fmt(fmt!(
                     "list function: more than {MAX_MEMBERS} ops, {functions} functions\n"
                 )),
-                Err(why) => lines.write_fmt(fmt!(
-                    "list function: {}, {} ops, {functions} functions\n",
-                    match why {
-                        FallbackReason::Direct => "direct calls",
-                        _ => "no memory",
-                    },
-                    set.members
+                Err(FallbackReason::Direct) => lines.write_fmt(fmt!(
+                    "list function: direct calls, {members} ops, {functions} functions\n"
+                )),
+                Err(FallbackReason::NoMemory) => lines.write_fmt(fmt!(
+                    "list function: no memory, {members} ops, {functions} functions\n"
                 )),
             }
         })
     }
+}
+
+/// Writes the properties of a trampoline; its address as 0 unless `shown`.
+fn write_trampoline(
+    lines: &mut TextBuffer,
+    trampoline: &TrampolineInfo,
+    shown: bool,
+) -> core::fmt::Result {
+    let address = if shown { trampoline.address } else { 0 };
+    let kind = match trampoline.saves_regs {
+        true => "regs",
+        false => "plain",
+    };
+    let (used, slot) = (trampoline.used, trampoline.slot);
+    lines.write_fmt(fmt!("{address:016x} {kind} {used} of {slot} bytes"))
 }

@@ -11,15 +11,20 @@
 //! `ferro_core::tramp` copies trampolines from the kernel's code. `builtin/` is part of the image,
 //! for kernel symbols that modules cannot use. See `Documentation/ftrace_tramp.rst`.
 
-use kernel::prelude::*;
-
 mod attach;
 mod debugfs;
 mod exports;
 mod raw;
 mod registry;
 
-use attach::Attached;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::sync::refcounted::Shared;
+use kernel::module::this_module;
+use kernel::prelude::*;
+
+use crate::attach::Attached;
+use crate::debugfs::Files;
+use crate::debugfs::Node;
 
 module! {
     type: TrampolineEngine,
@@ -29,9 +34,11 @@ module! {
     license: "GPL v2",
 }
 
+static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<TrampolineEngine>());
+
 struct TrampolineEngine {
     // In drop order. A built-in engine was attached during boot.
-    _files: Option<debugfs::Files>,
+    _files: Option<Files>,
     _attached: Option<Attached>,
 }
 
@@ -43,7 +50,7 @@ impl kernel::Module for TrampolineEngine {
         };
         Ok(Self {
             // The engine works without debugfs.
-            _files: debugfs::Files::new()
+            _files: Files::new(&FILES)
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
                 .ok(),
             _attached: attached,

@@ -16,17 +16,16 @@ use ferro_sys::code::text::TextMutex;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
-use ferro_sys::sync::mutex::StaticGuard;
-use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
-use super::rebuild::Rebuilt;
+use super::rebuild::is_detaching;
 use super::shared_trampoline::Retired;
 use super::shared_trampoline::SharedTrampoline;
 use super::template::Templates;
+use super::trampoline::TrampolineInfo;
 
 /// Kind of a change to functions of a `struct ftrace_data_ops`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +106,6 @@ impl DataChange<'_> {
 /// Trampolines that stubs jump to, by the address of their `struct ftrace_data_ops`.
 pub(crate) struct DataTrampolines(RBTree<usize, KBox<SharedTrampoline>>);
 
-/// Trampoline of one `struct ftrace_data_ops`, for the debugfs list.
-pub(crate) struct DataEntry {
-    /// Address, used bytes, slot length in bytes, and true if callbacks get all registers.
-    pub(crate) made: (usize, usize, usize, bool),
-}
-
 impl DataTrampolines {
     pub(crate) fn new() -> Self {
         Self(RBTree::new())
@@ -123,20 +116,24 @@ impl DataTrampolines {
         self.0.get(&ops).is_some()
     }
 
-    /// Makes stubs for new functions. Functions that do not get one call the ops's own trampoline.
+    /// Makes stubs for new functions, unless the engine is being detached. Functions that do not
+    /// get one call the ops's own trampoline.
     ///
     /// Errors: -ENOMEM; -ERANGE if the callback is more than 2 GiB away; -EOPNOTSUPP if the
     /// kernel's code uses R11.
     pub(crate) fn attach(&mut self, change: &mut DataChange<'_>, templates: &Templates) -> Result {
+        if is_detaching() {
+            return Ok(());
+        }
         let ops = change.ops();
         if !self.has(ops) {
             let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
             let (function, saves_regs) = change.callback();
-            let code = SharedTrampoline::from_r11(function, saves_regs, templates)?;
-            self.0.insert(room.into_node(ops, code));
+            let trampoline = SharedTrampoline::from_r11(function, saves_regs, templates)?;
+            self.0.insert(room.into_node(ops, trampoline));
         }
-        let code = self.0.get(&ops).ok_or(ENOMEM)?;
-        let to = JumpTarget::new(code.code().address() as u64);
+        let shared = self.0.get(&ops).ok_or(ENOMEM)?;
+        let to = JumpTarget::new(shared.trampoline().address() as u64);
         for entry in change.entries().iter_mut().filter(|e| e.stub == 0) {
             let mut slot = exec_pool::alloc(STUB_LEN, User::Trampolines)?;
             let at = slot.address() as u64;
@@ -163,8 +160,8 @@ impl DataTrampolines {
     pub(crate) fn release(&mut self, change: &mut DataChange<'_>, retired: &mut Retired) -> bool {
         self.detach(change);
         match self.0.remove(&change.ops()) {
-            Some(code) => {
-                retired.add(code);
+            Some(trampoline) => {
+                retired.add(trampoline);
                 true
             }
             None => false,
@@ -174,91 +171,9 @@ impl DataTrampolines {
     /// Calls `f` for each trampoline.
     pub(crate) fn each(
         &self,
-        mut f: impl FnMut(&DataEntry) -> core::fmt::Result,
+        mut f: impl FnMut(&TrampolineInfo) -> core::fmt::Result,
     ) -> core::fmt::Result {
-        for code in self.0.values() {
-            let regs = code.saves_regs();
-            let code = code.code();
-            f(&DataEntry {
-                made: (code.address(), code.used(), code.slot_len(), regs),
-            })?;
-        }
-        Ok(())
-    }
-}
-
-// SAFETY: `data.c` makes the mutex, by `DEFINE_MUTEX()`, for its own data and for this flag: true
-// if functions may have stubs.
-static LOCK: StaticMutex<bool> =
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_tramp_data_mutex, false) };
-
-/// Guard against attaching and detaching of function data.
-///
-/// Locks: outside of `ftrace_lock`, of the engine's mutex and of the hook registry's mutex: an exit
-/// does not attach data.
-pub(crate) struct DataLock(StaticGuard<bool>);
-
-impl DataLock {
-    /// Waits for the mutex. Context: without `ftrace_lock`.
-    pub(crate) fn new() -> Self {
-        Self(LOCK.lock())
-    }
-
-    /// Makes stubs for all attached functions, then attaches the engine by `arm`. Frees the stubs
-    /// if `arm` fails.
-    ///
-    /// Errors: those of `arm`; -EBUSY if the engine is attached already, without [`Self::free_all`]
-    /// since.
-    pub(crate) fn arm(&mut self, arm: impl FnOnce() -> Result) -> Result {
-        if core::mem::replace(&mut *self.0, true) {
-            return Err(EBUSY);
-        }
-        self.make_all();
-        arm().inspect_err(|_| {
-            *self.0 = false;
-            self.visit_all();
-        })
-    }
-
-    /// Makes stubs for all attached functions. None has one yet. No function has a set of the
-    /// engine's, through which a site could call a stub.
-    fn make_all(&self) {
-        // SAFETY: The mutex is held.
-        unsafe {
-            bindings::ferro_tramp_each_data(
-                bindings::ftrace_data_event_FTRACE_DATA_ATTACH,
-                Some(visit),
-            )
-        };
-    }
-
-    /// Frees all stubs unless sites may still call them. After `rebuilt`, the engine makes no more
-    /// stubs and no site calls one.
-    pub(crate) fn free_all(&mut self, rebuilt: &Rebuilt) {
-        if rebuilt.is_last() && core::mem::replace(&mut *self.0, false) {
-            self.visit_all();
-        }
-    }
-
-    fn visit_all(&self) {
-        // SAFETY: The mutex is held.
-        unsafe {
-            bindings::ferro_tramp_each_data(
-                bindings::ftrace_data_event_FTRACE_DATA_RELEASED,
-                Some(visit),
-            )
-        };
-    }
-}
-
-/// Passes a change to the registry, called by `ferro_tramp_each_data()`.
-///
-/// # Safety
-///
-/// As for [`DataChange::new`].
-unsafe extern "C" fn visit(change: *mut bindings::ftrace_data_change) {
-    // SAFETY: The caller guarantees it.
-    if let Some(change) = unsafe { DataChange::new(change) } {
-        crate::registry::change_data(change);
+        let mut all = self.0.values();
+        all.try_for_each(|shared| f(&shared.trampoline().info()))
     }
 }

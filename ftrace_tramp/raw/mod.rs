@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code of the trampoline engine that needs `unsafe`.
+//! Code of the trampoline engine that needs `unsafe`. `hooks.rs` has the trait by which it calls
+//! the safe code.
 
+pub(crate) mod data_lock;
 pub(crate) mod func_data;
 pub(crate) mod hooks;
 pub(crate) mod mutex;
@@ -9,5 +11,6 @@ pub(crate) mod ops;
 pub(crate) mod ops_sets;
 pub(crate) mod rebuild;
 pub(crate) mod shared_trampoline;
+pub(crate) mod step;
 pub(crate) mod template;
 pub(crate) mod trampoline;

@@ -5,7 +5,7 @@
 //! Contexts: process, sleeps; `ftrace_lock` held, which a [`SetChange`] and a [`Step`] prove,
 //! unless noted otherwise. The sets in use contain only registered ops: ftrace reports each change
 //! of a function's ops. The other sets stop being found before ftrace is done with an ops
-//! ([`LiveSets::settle`]), or stop calling it ([`LiveSets::ftrace_failed`]).
+//! ([`LiveSets::sites_changed`]), or stop calling it ([`LiveSets::handle_failure`]).
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -25,10 +25,13 @@ use kernel::prelude::*;
 
 use super::func_data::DataTrampolines;
 use super::ops::Ops;
+use super::rebuild::is_detaching;
 use super::shared_trampoline::Reclaimable;
 use super::shared_trampoline::Retired;
 use super::shared_trampoline::SharedTrampoline;
+use super::step::Step;
 use super::template::Templates;
+use super::trampoline::TrampolineInfo;
 
 const _: () = assert!(MAX_SETS == bindings::FTRACE_SETS as usize);
 
@@ -41,28 +44,6 @@ const KERNEL: usize = 1 << 63;
 ///
 /// The structure is valid and accurate for `'a`. `ftrace_lock` is held.
 pub(crate) struct SetChange<'a>(NonNull<bindings::ftrace_set_change>, PhantomData<&'a ()>);
-
-/// Phase of ftrace's site changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// ftrace is about to change sites.
-    Before,
-    /// ftrace has changed them.
-    After,
-    /// ftrace has failed: a site may still call its old target.
-    Failed,
-}
-
-/// Step of ftrace's site changes.
-///
-/// # Invariants
-///
-/// `ftrace_lock` is held for `'a`. All ops in sets that sites may call are valid for `'a`, and so
-/// is each that has a trampoline.
-pub(crate) struct Step<'a> {
-    phase: Phase,
-    _lock: PhantomData<&'a ()>,
-}
 
 impl SetChange<'_> {
     /// Returns [`None`] for NULL.
@@ -95,31 +76,6 @@ impl SetChange<'_> {
     fn answer(self, set: u16) {
         // SAFETY: Valid by the type invariant, and the exit owns the field.
         unsafe { (*self.0.as_ptr()).set = usize::from(set) };
-    }
-}
-
-impl Step<'_> {
-    /// Wraps a step.
-    ///
-    /// # Safety
-    ///
-    /// `step` is the value that ftrace passes to the hook, for `'a`.
-    pub(super) unsafe fn new(step: u32) -> Self {
-        // INVARIANT: ftrace holds its lock while it fires the hook. An ops that is being
-        // unregistered stays valid until ftrace has changed sites, or failed.
-        Self {
-            phase: match step {
-                bindings::ftrace_sets_step_FTRACE_SETS_CHANGE => Phase::Before,
-                bindings::ftrace_sets_step_FTRACE_SETS_CHANGED => Phase::After,
-                _ => Phase::Failed,
-            },
-            _lock: PhantomData,
-        }
-    }
-
-    /// Returns the phase.
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
     }
 }
 
@@ -203,13 +159,13 @@ pub(crate) struct LiveSets {
 }
 
 /// Set of ops, for the debugfs list.
-pub(crate) struct SetEntry {
+pub(crate) struct SetInfo {
     /// Number of ops; 0 if they are too many.
     pub(crate) members: usize,
     /// Number of functions.
     pub(crate) functions: u32,
-    /// Address, used bytes, slot length in bytes, and true if callbacks get all registers.
-    pub(crate) made: Result<(usize, usize, usize, bool), FallbackReason>,
+    /// Trampoline of the set, or the reason why the functions call ftrace's list function.
+    pub(crate) trampoline: Result<TrampolineInfo, FallbackReason>,
 }
 
 fn set_address(set: u16, address: usize) {
@@ -229,13 +185,13 @@ impl LiveSets {
         }
     }
 
-    /// Reports the set of a function to ftrace; no set if `none` is true.
-    pub(crate) fn change(&mut self, change: SetChange<'_>, none: bool) {
-        let mut what = change.get();
-        if none {
-            what.event = Event::Drop;
+    /// Reports the set of a function to ftrace; no set if the engine is being detached.
+    pub(crate) fn change(&mut self, change: SetChange<'_>) {
+        let mut request = change.get();
+        if is_detaching() {
+            request.event = Event::Drop;
         }
-        let set = self.sets.change(&what, &FtraceLists);
+        let set = self.sets.change(&request, &FtraceLists);
         change.answer(set);
     }
 
@@ -253,7 +209,7 @@ impl LiveSets {
             };
             let address = match &tramp {
                 SetTarget::Own(address) => *address,
-                SetTarget::Shared(shared) => shared.code().address(),
+                SetTarget::Shared(shared) => shared.trampoline().address(),
                 SetTarget::ListFunction(_) => 0,
             };
             set_address(set, address);
@@ -288,7 +244,7 @@ impl LiveSets {
 
     /// Records that sites are up to date. Returns true if there are unused trampolines that no task
     /// waits for yet.
-    pub(crate) fn settle(&mut self, _step: &Step<'_>) -> bool {
+    pub(crate) fn sites_changed(&mut self, _step: &Step<'_>) -> bool {
         self.sets.settle()
     }
 
@@ -304,7 +260,7 @@ impl LiveSets {
 
     /// Handles ftrace's failure: sites stuck with an old set no longer call an ops that has just
     /// been unregistered.
-    pub(crate) fn ftrace_failed(&mut self, _step: &Step<'_>) {
+    pub(crate) fn handle_failure(&mut self, _step: &Step<'_>) {
         for tramp in self.sets.codes() {
             if let SetTarget::Shared(shared) = tramp {
                 // SAFETY: As a `Step` proves, its members are valid, and `ftrace_lock` is held.
@@ -316,28 +272,20 @@ impl LiveSets {
     /// Calls `f` for each set of several ops in use.
     pub(crate) fn each(
         &self,
-        mut f: impl FnMut(&SetEntry) -> core::fmt::Result,
+        mut f: impl FnMut(&SetInfo) -> core::fmt::Result,
     ) -> core::fmt::Result {
         for (set, place) in self.sets.used() {
-            let made = match place.code() {
-                Some(SetTarget::Shared(shared)) => {
-                    let code = shared.code();
-                    Ok((
-                        code.address(),
-                        code.used(),
-                        code.slot_len(),
-                        shared.saves_regs(),
-                    ))
-                }
+            let trampoline = match place.code() {
+                Some(SetTarget::Shared(shared)) => Ok(shared.trampoline().info()),
                 Some(SetTarget::ListFunction(why)) => Err(*why),
                 None if set == usize::from(MANY) => Err(FallbackReason::Many),
                 // Sets of one ops are listed with their ops; for the others no site calls them yet.
                 _ => continue,
             };
-            f(&SetEntry {
+            f(&SetInfo {
                 members: place.members().len(),
                 functions: place.users(),
-                made,
+                trampoline,
             })?;
         }
         Ok(())
@@ -391,13 +339,11 @@ impl Quiescing {
     }
 }
 
-/// Schedules a work item that calls `registry::reclaim()`; calls before it starts are merged.
-pub(crate) fn schedule_reclaim() {
-    extern "C" fn later() {
-        crate::registry::reclaim();
-    }
+/// Schedules a work item that calls `reclaim`; calls before it starts are merged. All callers pass
+/// the same function.
+pub(crate) fn schedule_reclaim(reclaim: extern "C" fn()) {
     // SAFETY: The function stays valid until `cancel_reclaim()`, the engine's last step.
-    unsafe { bindings::ferro_tramp_call_later(Some(later)) };
+    unsafe { bindings::ferro_tramp_call_later(Some(reclaim)) };
 }
 
 /// Cancels the work item, or waits for it. Context: without locks.

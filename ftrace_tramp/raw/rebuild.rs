@@ -1,12 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rebuild of all trampolines by ftrace.
+//! Rebuild of all trampolines by ftrace, and the start of the engine's detachment.
 //!
-//! Contexts: process, sleeps; without `ftrace_lock`, and without the engine's mutex.
+//! Contexts: process, sleeps; without `ftrace_lock`, and without the engine's mutex, unless noted
+//! otherwise.
 
 use kernel::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+
+/// True after [`begin_detach`]. Changes with `ftrace_lock` held.
+static DETACHING: Atomic<bool> = Atomic::new(false);
+
+/// Marks the engine as about to be detached: functions get no more sets and no more stubs. This
+/// cannot be undone.
+///
+/// `ftrace_lock` is held for it. So each change of functions or of sites runs either entirely
+/// before or entirely after this.
+pub(crate) fn begin_detach() {
+    extern "C" fn mark() {
+        DETACHING.store(true, Relaxed);
+    }
+    // SAFETY: It calls the function, and sleeps, as this function's context allows.
+    unsafe { bindings::ferro_tramp_locked(Some(mark)) };
+}
+
+/// Returns true after [`begin_detach`]. Context: any; does not change with `ftrace_lock` held.
+pub(super) fn is_detaching() -> bool {
+    DETACHING.load(Relaxed)
+}
 
 /// Proof that ftrace has rebuilt all trampolines. If the engine was about to be detached before, no
 /// site calls the stubs and sets that it has made, and no task is in them.
@@ -21,19 +45,12 @@ impl Rebuilt {
     }
 }
 
-/// Calls a function with `ftrace_lock` held, so outside of any change of ops or sites. Context:
-/// without the engine's mutex.
-pub(crate) fn with_ftrace_lock(function: extern "C" fn()) {
-    // SAFETY: It calls the function, and sleeps, as this function's context allows.
-    unsafe { bindings::ferro_tramp_locked(Some(function)) };
-}
-
 /// Rebuilds the trampolines of all ops, by the attached engine or by the kernel. Waits until no
 /// task is in the old ones.
 ///
 /// Errors: -ENODEV if ftrace has failed: the old ones stay callable and are never freed.
 pub(crate) fn rebuild_all() -> Result<Rebuilt> {
-    let is_last = crate::registry::is_detaching();
+    let is_last = is_detaching();
     // SAFETY: It has no arguments, and sleeps, as this function's context allows.
     to_result(unsafe { bindings::ftrace_renew_trampolines() })?;
     Ok(Rebuilt { is_last })

@@ -18,10 +18,9 @@ use super::trampoline::Trampoline;
 
 /// Trampoline with its placeholder ops. Dropping this leaks it; only a [`Reclaimable`] frees it.
 pub(crate) struct SharedTrampoline {
-    code: ManuallyDrop<Trampoline>,
+    trampoline: ManuallyDrop<Trampoline>,
     /// Placeholder ops, made by `builtin.c`.
     ops: NonNull<bindings::ftrace_ops>,
-    saves_regs: bool,
     /// Next one in a [`Retired`].
     next: Option<KBox<SharedTrampoline>>,
 }
@@ -98,12 +97,12 @@ impl SharedTrampoline {
         templates: &Templates,
     ) -> Result<KBox<Self>> {
         let room = KBox::new_uninit(GFP_KERNEL)?;
-        let code = Trampoline::new(function, third, templates.get(saves_regs))?;
+        let trampoline = Trampoline::new(function, third, saves_regs, templates)?;
         let ops = ops.into_inner();
         // SAFETY: This function owns it, and no other code knows it yet.
         unsafe {
-            (*ops.as_ptr()).trampoline = code.address();
-            (*ops.as_ptr()).trampoline_size = code.used();
+            (*ops.as_ptr()).trampoline = trampoline.address();
+            (*ops.as_ptr()).trampoline_size = trampoline.used();
         }
         // SAFETY: The caller holds `ftrace_lock`. It stays until a `Reclaimable` frees it, which
         // unregisters it first.
@@ -111,22 +110,16 @@ impl SharedTrampoline {
         Ok(KBox::write(
             room,
             Self {
-                code: ManuallyDrop::new(code),
+                trampoline: ManuallyDrop::new(trampoline),
                 ops,
-                saves_regs,
                 next: None,
             },
         ))
     }
 
     /// Returns the trampoline.
-    pub(crate) fn code(&self) -> &Trampoline {
-        &self.code
-    }
-
-    /// Returns true if callbacks get all registers.
-    pub(crate) fn saves_regs(&self) -> bool {
-        self.saves_regs
+    pub(super) fn trampoline(&self) -> &Trampoline {
+        &self.trampoline
     }
 
     /// Returns the placeholder ops.
@@ -141,9 +134,9 @@ pub(crate) struct Retired(Option<KBox<SharedTrampoline>>);
 
 impl Retired {
     /// Adds one.
-    pub(super) fn add(&mut self, mut code: KBox<SharedTrampoline>) {
-        code.next = self.0.take();
-        self.0 = Some(code);
+    pub(super) fn add(&mut self, mut trampoline: KBox<SharedTrampoline>) {
+        trampoline.next = self.0.take();
+        self.0 = Some(trampoline);
     }
 
     /// Returns true if there are none.
@@ -184,13 +177,13 @@ impl Drop for Reclaimable {
         // SAFETY: `new()` has registered them. By the type invariant they can end here. The last
         // one's `next` is NULL, as `builtin.c` has made it.
         unsafe { bindings::ftrace_set_trampolines_gone(first.ops()) };
-        while let Some(mut made) = self.0.take() {
-            self.0 = made.next.take();
-            // SAFETY: `made` is dropped without using the field again. By the type invariant no
+        while let Some(mut retired) = self.0.take() {
+            self.0 = retired.next.take();
+            // SAFETY: `retired` is dropped without using the field again. By the type invariant no
             // task is in the code, and no code finds it.
-            unsafe { ManuallyDrop::take(&mut made.code).free() };
+            unsafe { ManuallyDrop::take(&mut retired.trampoline).free() };
             // SAFETY: The code cannot be found, so its placeholder ops cannot, either.
-            unsafe { bindings::ferro_tramp_set_free(made.ops()) };
+            unsafe { bindings::ferro_tramp_set_free(retired.ops()) };
         }
     }
 }

@@ -22,8 +22,8 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::ops::Ops;
-use super::ops_sets::Step;
-use super::template::KernelTemplate;
+use super::step::Step;
+use super::template::Templates;
 
 /// Bytes for the longest ending of a copy and for the word with the ops.
 const REST: usize = 16;
@@ -38,7 +38,19 @@ pub(crate) struct Trampoline {
     slot: ManuallyDrop<Slot>,
     call: usize,
     len: usize,
+    saves_regs: bool,
     ops: Option<NonNull<bindings::ftrace_ops>>,
+}
+
+/// Properties of a trampoline, for the debugfs list.
+pub(crate) struct TrampolineInfo {
+    pub(crate) address: usize,
+    /// Length of the code in bytes.
+    pub(crate) used: usize,
+    /// Length of the slot in bytes.
+    pub(crate) slot: usize,
+    /// The callback gets all registers.
+    pub(crate) saves_regs: bool,
 }
 
 // SAFETY: `ops` is dereferenced only with proof that it is valid.
@@ -70,9 +82,10 @@ impl Trampoline {
     pub(super) fn new(
         function: CallTarget,
         third: Third,
-        template: &KernelTemplate,
+        saves_regs: bool,
+        templates: &Templates,
     ) -> Result<Self> {
-        let template = template.get();
+        let template = templates.get(saves_regs).get();
         let longest = template.copy_len(Ending::Thunk(JumpTarget::new(0)));
         let mut slot = exec_pool::alloc(longest, User::Trampolines)?;
         let at = slot.address();
@@ -95,6 +108,7 @@ impl Trampoline {
             slot: ManuallyDrop::new(slot),
             call: at + template.call(),
             len,
+            saves_regs,
             ops: None,
         })
     }
@@ -102,9 +116,9 @@ impl Trampoline {
     /// Makes a trampoline for an ops without one, and attaches it.
     ///
     /// Errors: as for [`Self::new`].
-    pub(crate) fn attach(ops: Ops<'_>, template: &KernelTemplate) -> Result<Self> {
+    pub(crate) fn attach(ops: Ops<'_>, templates: &Templates) -> Result<Self> {
         let third = Third::Ops(ops.address() as u64);
-        let mut code = Self::new(ops.function(), third, template)?;
+        let mut code = Self::new(ops.function(), third, ops.saves_regs(), templates)?;
         // INVARIANT: It is attached next, which cannot fail.
         code.ops = Some(ops.as_non_null());
         // SAFETY: By the invariant of `KernelTemplate` the slot has a copy of the kernel's
@@ -145,7 +159,7 @@ impl Trampoline {
     /// unregistered ops.
     ///
     /// Errors: as for [`Self::retarget`].
-    pub(crate) fn ftrace_failed(&mut self, _step: &Step<'_>) -> Result {
+    pub(crate) fn handle_failure(&mut self, _step: &Step<'_>) -> Result {
         let Some(ops) = self.ops else {
             return Ok(());
         };
@@ -171,12 +185,17 @@ impl Trampoline {
     }
 
     /// Returns the length of the code in bytes.
-    pub(crate) fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.len
     }
 
-    /// Returns the length of its slot in bytes.
-    pub(crate) fn slot_len(&self) -> usize {
-        self.slot.len()
+    /// Returns its properties.
+    pub(crate) fn info(&self) -> TrampolineInfo {
+        TrampolineInfo {
+            address: self.slot.address(),
+            used: self.len,
+            slot: self.slot.len(),
+            saves_regs: self.saves_regs,
+        }
     }
 }
