@@ -13,9 +13,9 @@ use crate::ftrace_probes::FtraceMode;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
-use crate::state::Engine;
+use crate::registry::State;
 
-impl Engine {
+impl State {
     pub(crate) fn enable(
         &mut self,
         probe: Kprobe<'_>,
@@ -154,7 +154,9 @@ impl Engine {
         }
         let done = match remove {
             true => self.ftrace.remove(mode, &self.list),
-            false => self.ftrace.add(mode, &self.list, &self.points),
+            false => self.ftrace.add(mode, &self.list, |site| {
+                self.points.get(&site).map(|entry| &entry.point)
+            }),
         };
         if let Err(error) = done {
             let back = if remove { Some(mode) } else { None };

@@ -34,12 +34,12 @@ use crate::registered_point::write;
 use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
 use crate::registered_point::SLOT_ADDRESSES;
-use crate::state::Engine;
+use crate::registry::State;
 
 /// An instruction, and the instruction after it.
 type Read = (Insn, Option<Insn>);
 
-impl Engine {
+impl State {
     pub(crate) fn register(
         &mut self,
         probes: &[Kprobe<'_>],
@@ -203,7 +203,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Undoes [`Engine::admit`].
+    /// Undoes [`State::admit`].
     fn withdraw(&mut self, probes: &[Kprobe<'_>]) {
         for probe in probes {
             let point = self.probes.remove(&probe.id());

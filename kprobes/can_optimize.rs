@@ -25,10 +25,10 @@ use ferro_sys::code::text_tables;
 use kernel::page::PAGE_SIZE;
 
 use crate::insn_copy::is_sti;
-use crate::state::Engine;
+use crate::registry::State;
 
 /// The running kernel's code, without the engine's breakpoints and jumps.
-struct Running<'a>(&'a Engine);
+struct Running<'a>(&'a State);
 
 /// Converts a range of addresses: an address has 64 bits in the kernel.
 fn addresses(range: Range<u64>) -> Range<usize> {
@@ -133,7 +133,7 @@ impl Surroundings for Running<'_> {
     }
 }
 
-impl Engine {
+impl State {
     /// Returns the instructions that a jump at this address would displace, or `None` if it must
     /// not stand there. Ignores other probes.
     pub(crate) fn displaceable(&self, address: usize) -> Option<Displaced> {

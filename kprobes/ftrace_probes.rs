@@ -8,15 +8,15 @@
 use ferro_sys::code::ftrace_data::FtraceData;
 use ferro_sys::code::ftrace_ops::FtraceOps;
 use kernel::prelude::*;
-use kernel::rbtree::RBTree;
+use kernel::sync::Arc;
 
 use crate::hit::Hits;
 use crate::raw::ftrace_sites;
 use crate::raw::ftrace_sites::Caller;
 use crate::raw::ftrace_sites::Observed;
 use crate::raw::ftrace_sites::PostCaller;
+use crate::raw::probe_point::Point;
 use crate::raw::tasks_rcu::TasksPeriod;
-use crate::registered_point::PointEntry;
 
 /// Length of the call, or of the NOP in its place.
 pub(crate) const SITE_LEN: usize = 5;
@@ -82,12 +82,13 @@ impl FtraceCalls {
         }
     }
 
-    /// Adds the sites of these points to ftrace. Errors: ftrace's; nothing has changed then.
-    pub(crate) fn add(
+    /// Adds these sites to ftrace. `point` returns the point of a site. Errors: ftrace's; nothing has
+    /// changed then.
+    pub(crate) fn add<'a>(
         &mut self,
         mode: FtraceMode,
         sites: &[usize],
-        points: &RBTree<usize, KBox<PointEntry>>,
+        point: impl Fn(usize) -> Option<&'a Arc<Point>>,
     ) -> Result {
         if !sites.is_empty() {
             // A site that the other mode has yet to remove would call the engine twice.
@@ -97,8 +98,7 @@ impl FtraceCalls {
             FtraceMode::Observe => {
                 let mut observed = KVVec::with_capacity(sites.len(), GFP_KERNEL)?;
                 for site in sites {
-                    let entry = points.get(site).ok_or(EINVAL)?;
-                    observed.push(&entry.point, GFP_KERNEL)?;
+                    observed.push(point(*site).ok_or(EINVAL)?, GFP_KERNEL)?;
                 }
                 self.observed.add(observed.iter().copied())
             }

@@ -6,12 +6,12 @@
 //!
 //! - `exports.rs` has the C functions; `registration.rs` and `kretprobe.rs` have their checks in
 //!   front of the registry,
-//! - `registry.rs` has the engine's mutex, `state.rs` the state under it; `batch.rs`, `arming.rs`
-//!   and `reclaim.rs` have the operations on it, `registered_point.rs` its points,
+//! - `registry.rs` has the engine's mutex and the state under it; `batch.rs`, `arming.rs` and
+//!   `reclaim.rs` have the operations on it, `registered_point.rs` its points,
 //! - `probe_address.rs` finds and checks addresses, `error.rs` has the rules that refuse a probe,
 //!   and the log of refused probes,
 //! - `optprobe.rs` has the life of optprobes: `optimize.rs` places the jumps, `unoptimize.rs`
-//!   removes them after their last probe, `can_optimize.rs` tells where they may stand,
+//!   removes them, `can_optimize.rs` tells where they may stand,
 //! - `raw/probe_point.rs` is an address with probes, `insn_copy.rs` prepares how its instruction is
 //!   executed, `hit.rs` handles its hits; `ftrace_probes.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `debugfs.rs` is debugfs `kprobes/`,
@@ -41,7 +41,6 @@ mod reclaim;
 mod registered_point;
 mod registration;
 mod registry;
-mod state;
 mod unoptimize;
 
 use attach::Attached;

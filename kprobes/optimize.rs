@@ -4,7 +4,7 @@
 //! order, and the reasons.
 //!
 //! Contexts: process, sleeps; the worker, with the engine's mutex. Locks inside of it as in
-//! `state.rs`.
+//! `registry.rs`.
 #![deny(unsafe_code)]
 
 use ferro_core::insn::jump::Displaced;
@@ -13,7 +13,9 @@ use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;
 
 use crate::optprobe::Jump;
+use crate::optprobe::Pass;
 use crate::optprobe::AT_ONCE;
+use crate::optprobe::READY;
 use crate::raw::detour::Detour;
 use crate::raw::detour::Kind;
 use crate::raw::detour::DETOUR_ADDRESSES;
@@ -24,41 +26,15 @@ use crate::raw::tasks_rcu::TasksPeriod;
 use crate::registered_point::find_by;
 use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
-use crate::state::Engine;
-
-/// Number of detours that one synchronisation of the CPUs covers. A greater number would delay the
-/// first of them.
-const READY: usize = 16;
-
-/// Progress of `registry::optimise()` through all points.
-pub(crate) struct Pass {
-    /// First address that was not looked at yet.
-    next: usize,
-    /// The addresses of points with new detours; the first `count` are valid.
-    ready: [usize; READY],
-    count: usize,
-}
-
-impl Pass {
-    fn new() -> Self {
-        Self {
-            next: 0,
-            ready: [0; READY],
-            count: 0,
-        }
-    }
-
-    /// Notes a point's address. Returns true if there is room for another.
-    fn note(&mut self, address: usize) -> bool {
-        if let Some(to) = self.ready.get_mut(self.count) {
-            *to = address;
-            self.count += 1;
-        }
-        self.count < READY
-    }
-}
+use crate::registry::State;
 
 impl PointEntry {
+    /// Returns true if the probes may be called by a jump.
+    fn may_jump(&self, locked: &Locked) -> bool {
+        let mut probes = self.point.probes.iter(locked);
+        self.has_enabled(locked) && probes.all(|probe| probe.fault_handler().is_none())
+    }
+
     /// Selects the detour that fits, if there is one. A point has at most one detour of each kind.
     /// Neither is freed, as tasks may be in it.
     fn choose(&mut self) {
@@ -101,7 +77,24 @@ impl PointEntry {
     }
 }
 
-impl Engine {
+impl State {
+    /// Makes the worker look for points to optimize.
+    pub(crate) fn want_jumps(&mut self) {
+        if self.enabled && self.optimises && !self.points.is_empty() {
+            self.jumps_due = true;
+            optimizer_work::call_soon();
+        }
+    }
+
+    /// Switches optimization on, which places jumps soon, or off, which removes all jumps.
+    pub(crate) fn set_optimises(&mut self, on: bool, locked: &Locked) {
+        self.optimises = on;
+        match on {
+            true => self.want_jumps(),
+            false => self.leave_all(&mut TextLock::new(), locked),
+        }
+    }
+
     /// Returns true if another point is within `len` bytes from an address.
     fn has_neighbour(&self, address: usize, len: usize) -> bool {
         let next = self.next_point(address.wrapping_add(1));

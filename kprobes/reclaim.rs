@@ -19,9 +19,9 @@ use crate::raw::tasks_rcu::TasksPeriod;
 use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
-use crate::state::Engine;
+use crate::registry::State;
 
-impl Engine {
+impl State {
     /// Retires the point at an address if it has no probes: removes it from the lookup map; its
     /// copies stay for now. Returns false if a jump still leads to the point, which then stays.
     pub(crate) fn retire(&mut self, address: usize) -> bool {

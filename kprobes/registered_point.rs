@@ -16,6 +16,7 @@ use crate::ftrace_probes::FtraceMode;
 use crate::insn_copy::InsnCopy;
 use crate::optprobe::Jump;
 use crate::raw::detour::Detour;
+use crate::raw::detour::Kind;
 use crate::raw::detour::DETOUR_ADDRESSES;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
@@ -145,6 +146,31 @@ impl Drop for PointList {
 impl PointEntry {
     pub(crate) fn has_enabled(&self, locked: &Locked) -> bool {
         self.point.probes.iter(locked).any(Kprobe::is_enabled)
+    }
+
+    /// Returns true if a probe has a post-handler.
+    pub(crate) fn is_posting(&self) -> bool {
+        self.point.has_post.load() != 0
+    }
+
+    /// Returns true if the detour, if there is one, calls the kinds of handlers that the probes
+    /// have.
+    pub(crate) fn fits(&self) -> bool {
+        let detour = self.jump.detour();
+        detour.is_none_or(|detour| self.suits(detour))
+    }
+
+    /// Returns true if a detour calls the kinds of handlers that the probes have.
+    pub(crate) fn suits(&self, detour: &Detour) -> bool {
+        (detour.kind() != Kind::Before) == self.is_posting()
+    }
+
+    /// Shows clients whether a jump is in the place of their probes, or about to be placed.
+    pub(crate) fn set_optimized(&self, on: bool, locked: &Locked) {
+        for probe in self.point.probes.iter(locked) {
+            let flags = probe.flags() & !flags::OPTIMIZED;
+            probe.set_flags(if on { flags | flags::OPTIMIZED } else { flags });
+        }
     }
 
     /// Returns the bytes that the breakpoint or jump has replaced.

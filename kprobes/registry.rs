@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine under its mutex, and the waiting that must not be done under it.
+//! The registry of probes and points under the engine's mutex, and the waiting that must not be done
+//! under it.
+//!
+//! `batch.rs` registers and unregisters, `arming.rs` arms and disarms, `optimize.rs` places jumps
+//! and `unoptimize.rs` removes them, `reclaim.rs` frees points whose probes or code are gone.
 //!
 //! Contexts: process, sleeps. Locks, outermost first: the engine's mutex, CPU hotplug, jump labels,
 //! `text_mutex`.
 #![deny(unsafe_code)]
 
+use ferro_core::insn::jump::MAX_DISPLACED;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::sync::rcu_tasks;
 use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::sync::Arc;
 
 use crate::error::Error;
+use crate::error::RefusedLog;
+use crate::ftrace_probes::FtraceCalls;
+use crate::optprobe::Pass;
 use crate::probe_address::Permit;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
@@ -19,20 +29,125 @@ use crate::raw::map_writer::GracePeriod;
 use crate::raw::module_notifier;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::optimizer_work;
+use crate::raw::probe_point::Point;
 use crate::raw::tasks_rcu;
 use crate::raw::tasks_rcu::TasksPeriod;
-use crate::state::Engine;
+use crate::registered_point::PointEntry;
+use crate::registered_point::PointList;
+use crate::registered_point::PointMaps;
 
-static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
+/// Number of jumps to remove at once, with the same synchronisations.
+const LEAVING: usize = 1024;
+
+/// State of the engine.
+pub(crate) struct State {
+    pub(crate) maps: PointMaps,
+    /// By address.
+    pub(crate) points: RBTree<usize, KBox<PointEntry>>,
+    /// By the address of the `struct kprobe`.
+    pub(crate) probes: RBTree<usize, Arc<Point>>,
+    /// Points in code that was freed; their probes may still be registered.
+    pub(crate) gone: PointList,
+    /// Points without probes; their copies may still be running.
+    pub(crate) retired: PointList,
+    /// Retired points with a grace period of RCU tasks that has begun.
+    pub(crate) waiting: PointList,
+    /// Such a period has begun; `registry::reap()` is called after it.
+    pub(crate) is_reap_due: bool,
+    pub(crate) ftrace: FtraceCalls,
+    /// Number of points from which ftrace calls the engine.
+    pub(crate) called: usize,
+    /// Room for the addresses of all these points.
+    pub(crate) list: KVVec<usize>,
+    /// Breakpoints are enabled globally.
+    pub(crate) enabled: bool,
+    /// Jump optimization is on.
+    pub(crate) optimises: bool,
+    /// There may be points to optimize, and `registry::optimise()` is going to look for them.
+    pub(crate) jumps_due: bool,
+    /// Its progress.
+    pub(crate) pass: Option<Pass>,
+    /// There was no memory for one of the detours.
+    pub(crate) jumps_failed: bool,
+    /// Points without probes and with jumps to remove may be at this address or above.
+    pub(crate) idle_from: Option<usize>,
+    /// Number of points that use a detour.
+    pub(crate) detours: usize,
+    /// The latest refused probes.
+    pub(crate) refused: RefusedLog,
+    /// Room for addresses of points with jumps to remove.
+    pub(crate) leaving: KVVec<usize>,
+}
+
+impl State {
+    /// Creates the state, without probes. Errors: -EBUSY if there is an engine already.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            maps: PointMaps::new()?,
+            points: RBTree::new(),
+            probes: RBTree::new(),
+            gone: PointList::new(),
+            retired: PointList::new(),
+            waiting: PointList::new(),
+            is_reap_due: false,
+            ftrace: FtraceCalls::new(),
+            called: 0,
+            list: KVVec::new(),
+            enabled: true,
+            optimises: true,
+            jumps_due: false,
+            pass: None,
+            jumps_failed: false,
+            idle_from: None,
+            detours: 0,
+            refused: RefusedLog::default(),
+            leaving: KVVec::with_capacity(LEAVING, GFP_KERNEL)?,
+        })
+    }
+
+    /// Returns true if the point at this address has no probes.
+    pub(crate) fn is_empty_point(&self, address: usize) -> bool {
+        let entry = self.points.get(&address);
+        entry.is_some_and(|entry| entry.point.probes.is_empty())
+    }
+
+    /// Returns the address of the first point at or after `from`.
+    pub(crate) fn next_point(&self, from: usize) -> Option<usize> {
+        self.points
+            .cursor_lower_bound(&from)
+            .map(|c| *c.current().0)
+    }
+
+    /// Replaces the engine's breakpoints and jumps in code that was read at `start` by the original
+    /// bytes.
+    pub(crate) fn restore(&self, start: usize, bytes: &mut [u8]) {
+        let end = start.saturating_add(bytes.len());
+        let mut from = start.saturating_sub(MAX_DISPLACED);
+        while let Some(address) = self.next_point(from).filter(|at| *at < end) {
+            from = address.wrapping_add(1);
+            let Some(entry) = self.points.get(&address) else {
+                continue;
+            };
+            for (at, byte) in (address..).zip(entry.replaced()) {
+                let offset = at.checked_sub(start);
+                if let Some(to) = offset.and_then(|offset| bytes.get_mut(offset)) {
+                    *to = *byte;
+                }
+            }
+        }
+    }
+}
+
+static STATE: EngineMutex<Option<State>> = EngineMutex::new(None);
 
 /// Starts the engine. Errors: -EBUSY if it was started before.
 pub(crate) fn start() -> Result {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, _) = guard.split();
     if engine.is_some() {
         return Err(EBUSY);
     }
-    *engine = Some(Engine::new()?);
+    *engine = Some(State::new()?);
     Ok(())
 }
 
@@ -41,7 +156,7 @@ pub(crate) fn start() -> Result {
 pub(crate) fn stop() {
     let mut told = false;
     let mut stopped = loop {
-        let mut guard = ENGINE.lock();
+        let mut guard = STATE.lock();
         let (engine, locked) = guard.split();
         // From here on no caller finds the engine, nor does `reap()`.
         if engine.as_mut().is_none_or(|engine| engine.clear(locked)) {
@@ -72,7 +187,7 @@ pub(crate) fn stop() {
 /// ftrace ops that have no sites left.
 pub(crate) fn reap(period: &TasksPeriod) {
     let over = {
-        let mut guard = ENGINE.lock();
+        let mut guard = STATE.lock();
         let engine = guard.split().0.as_mut();
         engine.map(|engine| engine.take_waiting(period))
     };
@@ -91,7 +206,7 @@ pub(crate) fn register(probes: &[Kprobe<'_>], fault: FaultHandler) -> Result<(),
             .push(permit, GFP_KERNEL)
             .map_err(|e| (i, e.into()))?;
     }
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     let engine = engine.as_mut().ok_or((0, Error::NotStarted))?;
     engine.register(probes, &permits, fault, locked)
@@ -109,7 +224,7 @@ pub(crate) fn unregister_with<'a>(
     probes: impl Iterator<Item = Kprobe<'a>> + Clone,
     before: impl FnOnce(),
 ) {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     if let Some(engine) = engine.as_mut() {
         engine.unregister(probes.clone(), locked);
@@ -124,7 +239,7 @@ pub(crate) fn unregister_with<'a>(
 
 /// Enables or disables a probe.
 pub(crate) fn enable(probe: Kprobe<'_>, on: bool) -> Result<(), Error> {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     let engine = engine.as_mut().ok_or(Error::NotRegistered)?;
     engine.enable(probe, on, locked)
@@ -132,7 +247,7 @@ pub(crate) fn enable(probe: Kprobe<'_>, on: bool) -> Result<(), Error> {
 
 /// Kills the probes in code before that is freed.
 pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     if let Some(engine) = engine.as_mut() {
         engine.kill(is_going, locked);
@@ -144,7 +259,7 @@ pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
 pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
     let is_leaked = |probe: &Kprobe<'_>| kretprobe::parts_of(*probe).iter().any(|at| is_going(*at));
     loop {
-        let mut guard = ENGINE.lock();
+        let mut guard = STATE.lock();
         let (engine, locked) = guard.split();
         let Some(engine) = engine.as_mut() else {
             return;
@@ -174,7 +289,7 @@ pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
 
 /// Calls `f` with each probe, in the order of their addresses; probes in freed code follow last.
 pub(crate) fn each<E>(mut f: impl FnMut(Kprobe<'_>) -> Result<(), E>) -> Result<(), E> {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     let Some(engine) = engine.as_ref() else {
         return Ok(());
@@ -188,12 +303,12 @@ pub(crate) fn each<E>(mut f: impl FnMut(Kprobe<'_>) -> Result<(), E>) -> Result<
 
 /// Returns true if breakpoints are enabled globally.
 pub(crate) fn are_enabled() -> bool {
-    ENGINE.lock().split().0.as_ref().is_some_and(|e| e.enabled)
+    STATE.lock().split().0.as_ref().is_some_and(|e| e.enabled)
 }
 
 /// Disables all breakpoints, or enables those of enabled probes.
 pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     let engine = engine.as_mut().ok_or(Error::NotStarted)?;
     if engine.enabled != on {
@@ -222,7 +337,7 @@ pub(crate) fn leave_idle() {
 
 /// Removes some of these jumps. Returns true if there may be more.
 fn leave_some() -> bool {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     engine.as_mut().is_some_and(|e| e.leave_idle(locked))
 }
@@ -232,7 +347,7 @@ fn leave_some() -> bool {
 fn prepare_jumps() -> bool {
     let mut any = false;
     loop {
-        let mut guard = ENGINE.lock();
+        let mut guard = STATE.lock();
         let (engine, locked) = guard.split();
         let Some(engine) = engine.as_mut() else {
             return false;
@@ -247,7 +362,7 @@ fn prepare_jumps() -> bool {
 
 /// Places some jumps. Returns true if there may be more.
 fn place_some(waited: &TasksPeriod) -> bool {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     engine
         .as_mut()
@@ -256,17 +371,12 @@ fn place_some(waited: &TasksPeriod) -> bool {
 
 /// Returns true if jump optimization is on.
 pub(crate) fn wants_jumps() -> bool {
-    ENGINE
-        .lock()
-        .split()
-        .0
-        .as_ref()
-        .is_some_and(|e| e.optimises)
+    STATE.lock().split().0.as_ref().is_some_and(|e| e.optimises)
 }
 
 /// Switches jump optimization on, which places jumps soon, or off, which removes all of them now.
 pub(crate) fn want_jumps(on: bool) {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
     if let Some(engine) = engine.as_mut().filter(|e| e.optimises != on) {
         engine.set_optimises(on, locked);
@@ -279,14 +389,14 @@ pub(crate) fn want_jumps(on: bool) {
 
 /// Keeps a line about a refused probe, for [`refused`].
 pub(crate) fn note_refused(line: KVVec<u8>) {
-    if let Some(engine) = ENGINE.lock().split().0.as_mut() {
+    if let Some(engine) = STATE.lock().split().0.as_mut() {
         engine.refused.push(line);
     }
 }
 
 /// Returns the lines about the latest refused probes. Errors: -ENOMEM.
 pub(crate) fn refused() -> Result<KVVec<u8>> {
-    match ENGINE.lock().split().0.as_ref() {
+    match STATE.lock().split().0.as_ref() {
         Some(engine) => engine.refused.text(),
         None => Ok(KVVec::new()),
     }
@@ -294,7 +404,7 @@ pub(crate) fn refused() -> Result<KVVec<u8>> {
 
 /// Returns true if a probe is registered.
 pub(crate) fn is_registered(probe: Kprobe<'_>) -> bool {
-    let mut guard = ENGINE.lock();
+    let mut guard = STATE.lock();
     let (engine, _) = guard.split();
     let engine = engine.as_ref();
     engine.is_some_and(|e| e.probes.get(&probe.id()).is_some())

@@ -1,35 +1,241 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Deferred removal of jumps after their last probes are unregistered.
+//! Removal of jumps: at once where something needs that, or later after the last probe.
 //!
-//! Such a jump does no harm: its detour finds no handlers to call. A work item removes many of them
-//! together, so that unregistering does not take as long as registering. The work item waits for no
-//! task, and is not the one that optimizes, which does.
+//! A jump without probes does no harm: its detour finds no handlers to call. A work item removes
+//! many of them together, so that unregistering does not take as long as registering. The work item
+//! waits for no task, and is not the one that optimizes, which does.
 //!
 //! The point stays until then, for the next probe there. The registry treats it like any other
 //! point: a probe in the bytes that the jump covers, or the freeing of the code, removes the jump
 //! at once.
 //!
-//! Contexts: process, sleeps; with the engine's mutex.
+//! Contexts: process, sleeps; with the engine's mutex. Locks inside of it as in `registry.rs`.
 #![deny(unsafe_code)]
 
+use ferro_core::insn::jump::MAX_DISPLACED;
+use ferro_sys::code::symbols::Shown;
 use ferro_sys::code::text::TextLock;
+use kernel::prelude::*;
 
+use crate::error::Error;
 use crate::optprobe::Jump;
 use crate::optprobe::AT_ONCE;
+use crate::raw::detour::Detour;
+use crate::raw::detour::Kind;
+use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
 use crate::raw::optimizer_work;
+use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
-use crate::state::Engine;
+use crate::registry::State;
 
 impl PointEntry {
+    /// Makes hits of the breakpoint execute the instruction without the detour.
+    fn unpublish(&mut self, detour: Detour, locked: &Locked) {
+        self.point.set_detour(None);
+        self.set_optimized(false, locked);
+        self.jump = Jump::Ready(detour);
+    }
+
+    /// Returns true if the jump must be removed before this probe is registered.
+    fn is_disturbed(&self, probe: Kprobe<'_>) -> bool {
+        let covered = self.jump.displaces();
+        if self.point.address != probe.address() {
+            return self.point.address.saturating_add(covered) > probe.address();
+        }
+        let kind = self.jump.detour().map(Detour::kind);
+        let is_before = kind == Some(Kind::Before);
+        let is_more = probe.has_post() && is_before;
+        // The first probe after the last was unregistered.
+        let is_less = self.point.probes.is_empty()
+            && (!probe.is_enabled() || !probe.has_post() && !is_before);
+        covered != 0 && (is_more || is_less || probe.fault_handler().is_some())
+    }
+
     /// Returns true if the point has a jump and no probes: the jump may stay for a while.
-    pub(crate) fn may_idle(&self) -> bool {
+    fn may_idle(&self) -> bool {
         matches!(self.jump, Jump::Placed(..)) && self.point.probes.is_empty()
     }
 }
 
-impl Engine {
+impl State {
+    /// Removes the jumps at these addresses, and cancels those that wait to be placed. Hits use
+    /// breakpoints afterwards. A jump that something else has changed stays.
+    pub(crate) fn leave(
+        &mut self,
+        addresses: impl Iterator<Item = usize> + Clone,
+        text: &mut TextLock,
+        locked: &Locked,
+    ) {
+        let mut any = false;
+        for address in addresses.clone() {
+            let Some(entry) = self.points.get_mut(&address) else {
+                continue;
+            };
+            match entry.jump.take() {
+                Jump::Placed(detour, site) => match site.stop(text) {
+                    Ok(site) => {
+                        entry.jump = Jump::Leaving(detour, site);
+                        any = true;
+                    }
+                    Err(site) => {
+                        entry.jump = Jump::Placed(detour, site);
+                        optimizer_work::keep();
+                        if !core::mem::replace(&mut entry.told, true) {
+                            pr_warn!("somebody has changed the jump at {}\n", Shown(address));
+                        }
+                    }
+                },
+                Jump::Waiting(detour, _) => {
+                    entry.unpublish(detour, locked);
+                    self.detours = self.detours.saturating_sub(1);
+                }
+                other => entry.jump = other,
+            }
+        }
+        if !any {
+            return;
+        }
+        text.sync();
+        for address in addresses.clone() {
+            let Some(entry) = self.points.get_mut(&address) else {
+                continue;
+            };
+            match entry.jump.take() {
+                Jump::Leaving(detour, site) => {
+                    entry.breakpoint = Breakpoint::Armed(site.restore(text));
+                    entry.jump = Jump::Restored(detour);
+                }
+                other => entry.jump = other,
+            }
+        }
+        text.sync();
+        // From here on, hits may enter the bytes that were covered.
+        for address in addresses {
+            let Some(entry) = self.points.get_mut(&address) else {
+                continue;
+            };
+            match entry.jump.take() {
+                Jump::Restored(detour) => {
+                    entry.unpublish(detour, locked);
+                    self.detours = self.detours.saturating_sub(1);
+                }
+                other => entry.jump = other,
+            }
+        }
+    }
+
+    /// Removes the jumps at these addresses that have no enabled probes, or detours that do not
+    /// fit.
+    pub(crate) fn leave_unwanted(
+        &mut self,
+        addresses: impl Iterator<Item = usize> + Clone,
+        text: &mut TextLock,
+        locked: &Locked,
+    ) {
+        if self.detours == 0 {
+            return;
+        }
+        // Removing some does not change which of the others are unwanted.
+        let mut list = core::mem::take(&mut self.leaving);
+        list.clear();
+        for address in addresses {
+            let entry = self.points.get(&address);
+            let unwanted = entry.is_some_and(|entry| {
+                entry.jump.displaces() != 0
+                    && !(entry.has_enabled(locked) && entry.fits())
+                    && !entry.may_idle()
+            });
+            if !unwanted {
+                continue;
+            }
+            if list.push_within_capacity(address).is_err() {
+                // The list is full: remove these first.
+                self.leave(list.iter().copied(), text, locked);
+                list.clear();
+                if list.push_within_capacity(address).is_err() {
+                    self.leave(core::iter::once(address), text, locked);
+                }
+            }
+        }
+        self.leave(list.iter().copied(), text, locked);
+        self.leaving = list;
+    }
+
+    /// Removes all jumps.
+    pub(crate) fn leave_all(&mut self, text: &mut TextLock, locked: &Locked) {
+        let mut from = 0;
+        while self.detours != 0 {
+            let mut list = [0; AT_ONCE];
+            let mut len = 0;
+            while let (Some(to), Some(address)) = (list.get_mut(len), self.next_point(from)) {
+                from = address.wrapping_add(1);
+                let entry = self.points.get(&address);
+                if entry.is_some_and(|entry| entry.jump.displaces() != 0) {
+                    *to = address;
+                    len += 1;
+                }
+            }
+            if len == 0 {
+                break;
+            }
+            let list = list.get(..len).unwrap_or(&[]);
+            self.leave(list.iter().copied(), text, locked);
+        }
+    }
+
+    /// Removes the jumps that these probes do not allow: jumps that cover a probe, and jumps at a
+    /// probe's address whose detour is not enough for it.
+    ///
+    /// Errors: -ENOMEM; -EILSEQ if a debugger has changed one.
+    pub(crate) fn leave_disturbed(
+        &mut self,
+        probes: &[Kprobe<'_>],
+        locked: &Locked,
+    ) -> Result<(), Error> {
+        if self.detours == 0 {
+            return Ok(());
+        }
+        let mut list = KVVec::new();
+        for probe in probes {
+            let address = probe.address();
+            let mut from = address.saturating_sub(MAX_DISPLACED);
+            while let Some(at) = self.next_point(from).filter(|at| *at <= address) {
+                from = at.wrapping_add(1);
+                let entry = self.points.get(&at);
+                if entry.is_some_and(|entry| entry.is_disturbed(*probe)) {
+                    list.push(at, GFP_KERNEL)?;
+                }
+            }
+        }
+        if !list.is_empty() {
+            let mut text = TextLock::new();
+            self.leave(list.iter().copied(), &mut text, locked);
+        }
+        match list.iter().any(|at| self.is_jumped(*at)) {
+            true => Err(Error::Debugged),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns true if a jump is at this address.
+    pub(crate) fn is_jumped(&self, address: usize) -> bool {
+        let entry = self.points.get(&address);
+        entry.is_some_and(|entry| matches!(entry.jump, Jump::Placed(..)))
+    }
+
+    /// Forgets the jump of a point before its code is freed.
+    pub(crate) fn abandon_jump(&mut self, entry: &mut PointEntry) {
+        if entry.jump.displaces() != 0 {
+            self.detours = self.detours.saturating_sub(1);
+        }
+        entry.jump = match entry.jump.take() {
+            Jump::Waiting(detour, _) | Jump::Placed(detour, _) => Jump::Ready(detour),
+            other => other,
+        };
+    }
+
     /// Returns true if the work item has to remove the jump at an address.
     pub(crate) fn is_idle(&self, address: usize) -> bool {
         self.points.get(&address).is_some_and(|entry| entry.idle)
@@ -41,7 +247,7 @@ impl Engine {
     }
 
     /// Leaves the jump at an address to the work item. The caller has to
-    /// [schedule](Engine::want_idle) it.
+    /// [schedule](State::want_idle) it.
     pub(crate) fn let_idle(&mut self, address: usize) {
         if let Some(entry) = self.points.get_mut(&address) {
             entry.idle = true;
