@@ -25,9 +25,9 @@ use crate::error::Error;
 use crate::hit;
 use crate::kretprobe;
 use crate::probe_address;
+use crate::raw::grace_period::TasksPeriod;
 use crate::raw::lookup::Found;
 use crate::raw::probe_point::Point;
-use crate::raw::tasks_rcu::TasksPeriod;
 use crate::raw::trap_frame::Trap;
 use crate::registration;
 use crate::registry;
@@ -36,7 +36,7 @@ use crate::registry;
 ///
 /// # Safety
 ///
-/// `number` is the one that `raw::tasks_rcu` gave, and the grace periods that began then are over.
+/// `number` is the one that `raw::grace_period` gave, and the grace periods that began then are over.
 #[export]
 unsafe extern "C" fn ferro_kprobes_reap(number: c_ulong) {
     // SAFETY: The caller guarantees it.

@@ -15,8 +15,8 @@ use crate::raw::ftrace_sites;
 use crate::raw::ftrace_sites::Caller;
 use crate::raw::ftrace_sites::Observed;
 use crate::raw::ftrace_sites::PostCaller;
+use crate::raw::grace_period::TasksPeriod;
 use crate::raw::probe_point::Point;
-use crate::raw::tasks_rcu::TasksPeriod;
 
 /// Length of the call, or of the NOP in its place.
 pub(crate) const SITE_LEN: usize = 5;

@@ -15,9 +15,9 @@ use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::probe_address;
+use crate::raw::grace_period::GracePeriod;
 use crate::raw::kretprobe::probe_of;
 use crate::raw::kretprobe::set_entry_handler;
-use crate::raw::map_writer::GracePeriod;
 use crate::registration;
 use crate::registry;
 

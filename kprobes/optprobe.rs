@@ -36,7 +36,7 @@ use ferro_sys::code::jump_site::StoppedSite;
 
 use crate::raw::detour::Detour;
 use crate::raw::detour::DETOUR_ADDRESSES;
-use crate::raw::tasks_rcu::Since;
+use crate::raw::grace_period::Since;
 
 /// Number of points to look at, or jumps to place, before the engine's mutex and `text_mutex` are
 /// released. At most one function is analysed in that time.

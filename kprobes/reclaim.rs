@@ -12,10 +12,10 @@
 use ferro_sys::code::text::TextLock;
 
 use crate::ftrace_probes::Idle;
+use crate::raw::grace_period;
+use crate::raw::grace_period::TasksPeriod;
 use crate::raw::kprobe::flags;
 use crate::raw::mutex::Locked;
-use crate::raw::tasks_rcu;
-use crate::raw::tasks_rcu::TasksPeriod;
 use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
@@ -57,7 +57,7 @@ impl State {
     /// unless a call is due already. No caller waits for it: a task that never sleeps prolongs it.
     pub(crate) fn want_grace_period(&mut self) {
         let any = !self.retired.is_empty() || self.ftrace.any_left();
-        if any && !self.is_reap_due && tasks_rcu::call_reap() {
+        if any && !self.is_reap_due && grace_period::call_reap() {
             self.is_reap_due = true;
             core::mem::swap(&mut self.waiting, &mut self.retired);
         }

@@ -22,16 +22,16 @@ use crate::error::RefusedLog;
 use crate::ftrace_probes::FtraceCalls;
 use crate::optprobe::Pass;
 use crate::probe_address::Permit;
+use crate::raw::grace_period;
+use crate::raw::grace_period::GracePeriod;
+use crate::raw::grace_period::TasksPeriod;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::kretprobe;
-use crate::raw::map_writer::GracePeriod;
 use crate::raw::module_notifier;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::optimizer_work;
 use crate::raw::probe_point::Point;
-use crate::raw::tasks_rcu;
-use crate::raw::tasks_rcu::TasksPeriod;
 use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
 use crate::registered_point::PointMaps;
@@ -173,7 +173,7 @@ pub(crate) fn stop() {
     }
     optimizer_work::cancel();
     rcu_tasks::synchronize();
-    tasks_rcu::wait_for_reap();
+    grace_period::wait_for_reap();
     if let Some(stopped) = stopped {
         drop(stopped.maps);
         let period = GracePeriod::wait();

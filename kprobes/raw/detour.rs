@@ -35,14 +35,14 @@ use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use super::grace_period::Since;
+use super::grace_period::TasksPeriod;
 use super::insn_stub::CodeError;
 use super::lookup::Found;
 use super::probe_point::Point;
 use super::probe_point::ResumeMap;
 use super::probe_point::BRANCH;
 use super::probe_point::COPIES;
-use super::tasks_rcu::Since;
-use super::tasks_rcu::TasksPeriod;
 use super::trap_frame::SHORT_OFFSETS;
 
 extern "C" {

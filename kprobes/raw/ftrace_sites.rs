@@ -18,10 +18,10 @@ use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNode;
 use kernel::sync::Arc;
 
+use super::grace_period::Since;
+use super::grace_period::TasksPeriod;
 use super::lookup::Found;
 use super::probe_point::Point;
-use super::tasks_rcu::Since;
-use super::tasks_rcu::TasksPeriod;
 use super::trap_hooks::TrapHandler;
 
 /// Calls a [`TrapHandler`] for probes without a post-handler.

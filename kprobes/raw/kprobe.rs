@@ -18,7 +18,7 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::map_writer::GracePeriod;
+use super::grace_period::GracePeriod;
 
 /// Bits of `kprobe::flags`.
 pub(crate) mod flags {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Changes of an [`AddressMap`], and the grace periods before a removed object is freed.
+//! Changes of an [`AddressMap`].
 //!
 //! A removed object leaves its key behind, until the table is rebuilt.
 //!
@@ -12,13 +12,12 @@ use core::ptr::NonNull;
 use ferro_sys::sync::shared_word;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
-use kernel::sync::atomic::Acquire;
-use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Release;
 use kernel::sync::rcu::synchronize_rcu;
 use kernel::sync::Arc;
 
+use super::grace_period::GracePeriod;
 use super::lookup::find;
 use super::lookup::nothing;
 use super::lookup::AddressMap;
@@ -45,23 +44,6 @@ pub(crate) struct Removed<T> {
     object: Option<Arc<T>>,
     /// Number of waits that had begun at its removal.
     waits: usize,
-}
-
-/// A grace period that is over.
-pub(crate) struct GracePeriod {
-    /// Its number among all waits that have begun.
-    number: usize,
-}
-
-static WAITS: Atomic<usize> = Atomic::new(0);
-
-impl GracePeriod {
-    /// Waits until no reader uses an object that was removed before. Context: process; sleeps.
-    pub(crate) fn wait() -> Self {
-        let number = WAITS.fetch_add(1, Full);
-        synchronize_rcu();
-        Self { number }
-    }
 }
 
 /// Minimum number of entries of a table, 16 KiB: a few keys, and removed keys, hardly ever collide.
@@ -200,8 +182,7 @@ impl<T> MapWriter<T> {
         self.objects -= 1;
         // SAFETY: By the invariants of the entry; this count was the entry's.
         let object = Some(unsafe { Arc::from_raw(object.as_ptr()) });
-        // A wait that begins later has at least this number.
-        let waits = WAITS.load(Acquire);
+        let waits = GracePeriod::begun();
         Some(Removed { object, waits })
     }
 }
@@ -224,7 +205,7 @@ impl<T> Drop for MapWriter<T> {
 impl<T> Removed<T> {
     /// Frees the object, if necessary after another grace period.
     pub(crate) fn release(mut self, period: &GracePeriod) {
-        if period.number >= self.waits {
+        if period.began_after(self.waits) {
             drop(self.object.take());
         }
     }

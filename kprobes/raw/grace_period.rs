@@ -1,17 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Grace periods of RCU tasks: waiting for one, and a callback after one. The callback is
-//! `registry::reap()`, by way of `engine.c` and `exports.rs`.
+//! Grace periods of RCU, and of RCU tasks: waiting for one, and a callback after one of RCU tasks.
+//! The callback is `registry::reap()`, by way of `engine.c` and `exports.rs`.
 //!
 //! Contexts: process.
 
 use ferro_sys::sync::rcu_tasks;
 use kernel::bindings;
 use kernel::ffi::c_ulong;
+use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
+use kernel::sync::rcu::synchronize_rcu;
 
-/// Number of periods that may have begun.
+/// A grace period of RCU that is over.
+pub(crate) struct GracePeriod {
+    /// Its number among all waits that have begun.
+    number: usize,
+}
+
+/// Number of waits for readers that have begun.
+static WAITS: Atomic<usize> = Atomic::new(0);
+
+impl GracePeriod {
+    /// Waits until no reader uses an object that was removed before. Sleeps.
+    pub(crate) fn wait() -> Self {
+        let number = WAITS.fetch_add(1, Full);
+        synchronize_rcu();
+        Self { number }
+    }
+
+    /// Returns the number of waits that have begun. A wait that begins later has at least this
+    /// number.
+    pub(super) fn begun() -> usize {
+        WAITS.load(Acquire)
+    }
+
+    /// Returns true if the wait began after [`Self::begun`] had returned this number.
+    pub(super) fn began_after(&self, begun: usize) -> bool {
+        self.number >= begun
+    }
+}
+
+/// Number of periods of RCU tasks that may have begun.
 static BEGUN: Atomic<usize> = Atomic::new(0);
 
 /// A grace period of RCU tasks, and a rude one, that are over.
