@@ -8,8 +8,8 @@
 //!
 //! `ferro_core::ring` has the algorithm, `raw/ring.rs` its memory. `registry.rs` has the open
 //! channels, `channel_state.rs`, `buffer.rs` and `files.rs` their parts, and `persistent.rs` the
-//! channels in memory that survives a reboot. `channel.rs`, `builder.rs` and `record.rs` are the
-//! interface for clients, `exports.rs` has the C functions.
+//! channels in memory that survives a reboot. `channel.rs` and `record.rs` are the interface for
+//! clients, `exports.rs` has the C functions.
 //!
 //! # Examples
 //!
@@ -29,10 +29,9 @@ use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
 mod buffer;
-mod builder;
 mod channel;
-// Both APIs include the same file, as neither crate depends on the other.
 mod channel_state;
+// Both APIs include the same file, as neither crate depends on the other.
 #[path = "../relay/api/error.rs"]
 mod error;
 mod exports;
@@ -44,9 +43,9 @@ mod registry;
 #[cfg(CONFIG_RELAY_FAST_KUNIT_TEST)]
 mod tests;
 
-pub use builder::Builder;
-pub use builder::Mode;
+pub use channel::Builder;
 pub use channel::Channel;
+pub use channel::Mode;
 pub use error::ChannelError;
 pub use record::Dropped;
 pub use record::Outcome;

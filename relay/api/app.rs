@@ -38,9 +38,9 @@ use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
 use crate::channel::Channel;
+use crate::channel_state::Mode;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
-use crate::mode::Mode;
 use crate::raw::leaked_channels;
 use crate::raw::leaked_channels::must_not_go;
 use crate::raw::leaked_channels::Kept;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Open relay channels.
+//! Relay channels, the builder that opens them, and records written in place.
 //!
 //! Contexts: writing in any, including NMIs and probes on functions that writing calls; opening,
 //! flushing, resetting and dropping in process context. Locks: writers of a global channel take its
 //! spin lock, with interrupts off.
 #![deny(unsafe_code)]
+
+use core::panic::Location;
 
 use ferro_core::relay::Geometry;
 use ferro_sys::cpu::preempt::PreemptOff;
@@ -19,17 +21,19 @@ use kernel::sync::Arc;
 use zerocopy::Immutable;
 use zerocopy::IntoBytes;
 
-use crate::builder::Builder;
-use crate::control_files::ChannelState;
-use crate::control_files::Options;
-use crate::control_files::TextFiles;
+use crate::channel_state::ChannelState;
+use crate::channel_state::Mode;
+use crate::channel_state::Options;
+use crate::channel_state::TextFiles;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::raw::buf::Room;
+use crate::raw::buf::HEADER;
+use crate::raw::channel::ChannelCallbacks;
 use crate::raw::channel::Handle;
 use crate::raw::leaked_channels;
+use crate::raw::leaked_channels::must_not_go;
 use crate::raw::leaked_channels::Kept;
-use crate::record::Record;
 
 /// A relay channel. Closed when dropped.
 ///
@@ -71,25 +75,161 @@ pub struct Stats {
 
 impl leaked_channels::Parts for Parts {}
 
-impl Parts {
+/// Builder for a channel.
+#[derive(Clone, Copy)]
+pub struct Builder<'a> {
+    dir: &'a CStr,
+    base: &'a CStr,
+    subbuf_size: usize,
+    n_subbufs: usize,
+    mode: Mode,
+    global: bool,
+    permissions: u16,
+    format: Option<&'a str>,
+    header: bool,
+    hidden: bool,
+}
+
+impl<'a> Builder<'a> {
+    /// Starts with a per-CPU channel of 8 sub-buffers of 64 KiB, no overwriting, and files `cpu0`,
+    /// `cpu1`, ... in the debugfs directory `dir`, readable by root.
+    fn new(dir: &'a CStr) -> Self {
+        Self {
+            dir,
+            base: c"cpu",
+            subbuf_size: 64 * 1024,
+            n_subbufs: 8,
+            mode: Mode::NoOverwrite,
+            global: false,
+            permissions: 0o400,
+            format: None,
+            header: false,
+            hidden: false,
+        }
+    }
+
+    /// Sets the base name of the files; the CPU number is appended to it.
+    pub fn base_name(self, base: &'a CStr) -> Self {
+        Self { base, ..self }
+    }
+
+    /// Sets the size of a sub-buffer in bytes. A record is never split, so it has to fit.
+    pub fn subbuf_size(self, subbuf_size: usize) -> Self {
+        Self {
+            subbuf_size,
+            ..self
+        }
+    }
+
+    /// Sets the number of sub-buffers per CPU.
+    pub fn n_subbufs(self, n_subbufs: usize) -> Self {
+        Self { n_subbufs, ..self }
+    }
+
+    /// Sets the behaviour when no sub-buffer is free.
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Uses one buffer for all CPUs, in the order of writing. Writers then wait for each other.
+    pub fn global(self) -> Self {
+        Self {
+            global: true,
+            ..self
+        }
+    }
+
+    /// Sets the permission bits of the files; write permission is never given.
+    pub fn permissions(self, permissions: u16) -> Self {
+        Self {
+            permissions: permissions & 0o444,
+            ..self
+        }
+    }
+
+    /// Sets the text of the file `format`, which describes the records in the way of tracefs.
+    pub fn format(self, format: &'a str) -> Self {
+        Self {
+            format: Some(format),
+            ..self
+        }
+    }
+
+    /// Starts each sub-buffer with its padding, a native `size_t`, which is valid once the
+    /// sub-buffer is finished. So a reader of the mapping needs no file for it. Also logs once for
+    /// each buffer when it is full.
+    pub fn padding_header(self) -> Self {
+        Self {
+            header: true,
+            ..self
+        }
+    }
+
+    /// Prefixes the file names of the buffers with a dot until [`Channel::show`], so that another
+    /// channel can have these names until then.
+    pub(crate) fn hidden(self) -> Self {
+        Self {
+            hidden: true,
+            ..self
+        }
+    }
+
+    /// Opens the channel.
+    ///
+    /// Context: process; sleeps. [`ChannelError::Invalid`] stands for sizes of zero, sub-buffers no
+    /// larger than a header, or more than 4 GiB per CPU.
+    #[track_caller]
+    pub fn open(self) -> Result<Channel, ChannelError> {
+        must_sleep()?;
+        must_not_go(Location::caller())?;
+        Ok(self.open_with_files()?)
+    }
+
+    fn open_with_files(&self) -> Result<Channel> {
+        let geometry = self.geometry()?;
+        let dir = Arc::new(Dir::new(self.dir)?, GFP_KERNEL)?;
+        let mut parts = self.open_parts(geometry, dir)?;
+        parts._files = Some(TextFiles::new(&parts.dir, &parts.state, self.format)?);
+        Ok(Channel(Kept::new(parts)?))
+    }
+
+    /// Opens the channel in an existing directory. Makes only the files of the buffers; the other
+    /// files are left to the owner of the directory.
+    ///
+    /// Context and errors: as for [`Builder::open`].
+    #[track_caller]
+    pub fn open_in(self, dir: Arc<Dir>) -> Result<Channel, ChannelError> {
+        must_sleep()?;
+        must_not_go(Location::caller())?;
+        let parts = self.open_parts(self.geometry()?, dir)?;
+        Ok(Channel(Kept::new(parts)?))
+    }
+
     /// Opens the channel, with the files of the buffers only.
-    fn open(builder: &Builder<'_>, geometry: Geometry, dir: Arc<Dir>) -> Result<Self> {
+    fn open_parts(&self, geometry: Geometry, dir: Arc<Dir>) -> Result<Parts> {
         let options = Options {
-            mode: builder.mode,
-            global: builder.global,
-            permissions: builder.permissions,
-            header_of: builder.header.then_some(builder.dir),
-            hidden: builder.hidden,
+            mode: self.mode,
+            global: self.global,
+            permissions: self.permissions,
+            header_of: self.header.then_some(self.dir),
+            hidden: self.hidden,
         };
         let state = ChannelState::new(&options, geometry)?;
         let sizes = (geometry.subbuf_size(), geometry.n_subbufs());
-        let handle = Handle::open(dir.clone(), builder.base, sizes, state.clone())?;
-        Ok(Self {
+        let handle = Handle::open(dir.clone(), self.base, sizes, state.clone())?;
+        Ok(Parts {
             _files: None,
             handle,
             dir,
             state,
         })
+    }
+
+    fn geometry(&self) -> Result<Geometry> {
+        if self.header && self.subbuf_size <= HEADER {
+            return Err(EINVAL);
+        }
+        Geometry::new(self.subbuf_size, self.n_subbufs).map_err(|_| EINVAL)
     }
 }
 
@@ -97,21 +237,6 @@ impl Channel {
     /// Starts a builder for a channel with files in the debugfs directory `dir`.
     pub fn builder(dir: &CStr) -> Builder<'_> {
         Builder::new(dir)
-    }
-
-    pub(crate) fn open(builder: &Builder<'_>, geometry: Geometry) -> Result<Self> {
-        let dir = Arc::new(Dir::new(builder.dir)?, GFP_KERNEL)?;
-        let mut parts = Parts::open(builder, geometry, dir)?;
-        parts._files = Some(TextFiles::new(&parts.dir, &parts.state, builder.format)?);
-        Ok(Self(Kept::new(parts)?))
-    }
-
-    pub(crate) fn open_in(
-        builder: &Builder<'_>,
-        geometry: Geometry,
-        dir: Arc<Dir>,
-    ) -> Result<Self> {
-        Ok(Self(Kept::new(Parts::open(builder, geometry, dir)?)?))
     }
 
     /// Renames the buffers' files to their final names, if the channel was opened as
@@ -248,5 +373,38 @@ impl Channel {
     pub fn subbufs(&self, cpu: CpuId) -> Option<(usize, usize)> {
         let buf = self.0.handle.buf(cpu)?;
         Some((buf.produced(), buf.consumed()))
+    }
+}
+
+/// Bytes of a record, filled from the first to the last.
+pub struct Record<'a> {
+    room: &'a mut Room,
+    at: usize,
+}
+
+impl<'a> Record<'a> {
+    fn new(room: &'a mut Room) -> Self {
+        Self { room, at: 0 }
+    }
+
+    /// Returns the number of free bytes.
+    pub fn left(&self) -> usize {
+        self.room.len().saturating_sub(self.at)
+    }
+
+    /// Appends `bytes`. Returns false and writes nothing if they do not fit.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> bool {
+        let fits = self.room.put(self.at, bytes);
+        if fits {
+            // Cannot overflow: the bytes fit.
+            self.at += bytes.len();
+        }
+        fits
+    }
+
+    /// Returns the number of bytes written.
+    fn len(&self) -> usize {
+        self.at
     }
 }

@@ -2,7 +2,7 @@
 /*
  * Exports the symbols of the crate ferro_relay for its clients, in the way of the kernel's own
  * rust/exports.c. Also has the mutex of the list in raw/leaked_channels.rs and the notifier of
- * raw/listener.rs.
+ * raw/module_notifier.rs.
  */
 #include <linux/export.h>
 #include <linux/module.h>

@@ -27,31 +27,28 @@
 
 use kernel::prelude::*;
 
-use crate::raw::listener::ModuleWatch;
+use crate::raw::module_notifier::ModuleNotifier;
 
 mod app;
-mod builder;
 mod channel;
+mod channel_state;
 mod control_files;
 mod error;
-mod exports;
-mod mode;
 mod padding_header;
 mod raw;
-mod record;
 #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
 mod tests;
 
 pub use app::App;
 pub use app::AppChannel;
-pub use builder::Builder;
+pub use channel::Builder;
 pub use channel::Channel;
 pub use channel::Dropped;
+pub use channel::Record;
 pub use channel::Stats;
+pub use channel_state::Mode;
 pub use error::ChannelError;
-pub use mode::Mode;
 pub use raw::listener::Listener;
-pub use record::Record;
 
 module! {
     type: RelayApi,
@@ -62,13 +59,13 @@ module! {
 }
 
 struct RelayApi {
-    _modules: ModuleWatch,
+    _modules: ModuleNotifier,
 }
 
 impl kernel::Module for RelayApi {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _modules: ModuleWatch::new()?,
+            _modules: ModuleNotifier::new()?,
         })
     }
 }

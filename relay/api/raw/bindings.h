@@ -10,8 +10,8 @@ struct mutex;
 extern struct mutex relay_api_mutex;
 
 /*
- * Register and unregister a notifier that calls relay_api_module_going() of raw/listener.rs for
- * each module that is unloaded.
+ * Register and unregister a notifier that calls relay_api_module_going() of raw/module_notifier.rs
+ * for each module that is unloaded.
  */
 int relay_api_watch_modules(void);
 void relay_api_unwatch_modules(void);

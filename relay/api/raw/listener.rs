@@ -4,19 +4,13 @@
 //!
 //! Contexts: process; sleeps. Locks: [`Listening::calling`], around the client's function.
 
-use core::ptr::NonNull;
-
 use ferro_sys::hook::Module;
-use kernel::bindings;
-use kernel::error::to_result;
 use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
-
-use super::leaked_channels;
 
 /// A client's function that is called when an application is enabled (true) and disabled (false).
 ///
@@ -28,8 +22,8 @@ pub type Listener = fn(bool) -> Result;
 ///
 /// # Invariants
 ///
-/// Unless `is_over` is set, the function's module is loaded: [`relay_api_module_going`] sets it
-/// before, and waits for a call in progress.
+/// Unless `is_over` is set, the function's module is loaded: `module_notifier.rs` sets it before,
+/// and waits for a call in progress.
 #[pin_data]
 pub(crate) struct Listening {
     listener: Listener,
@@ -67,46 +61,8 @@ impl Listening {
     }
 
     /// Stops the calls: the function is not called after this has returned.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let _calling = self.calling.lock();
         self.is_over.store(true, Relaxed);
-    }
-}
-
-/// Registration of the module notifier. Unregisters when dropped.
-pub(crate) struct ModuleWatch(());
-
-impl ModuleWatch {
-    /// Registers the notifier. Errors: as for registering a notifier.
-    pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The notifier calls `relay_api_module_going()` of this module, which drops this
-        // before it is unloaded.
-        to_result(unsafe { bindings::relay_api_watch_modules() })?;
-        Ok(Self(()))
-    }
-}
-
-impl Drop for ModuleWatch {
-    fn drop(&mut self) {
-        // SAFETY: It was registered. This waits for a call in progress.
-        unsafe { bindings::relay_api_unwatch_modules() };
-    }
-}
-
-/// Ends the functions of a module being unloaded, after its exit function.
-///
-/// # Safety
-///
-/// `module` is NULL, or stays valid during the call.
-#[export]
-unsafe extern "C" fn relay_api_module_going(module: *mut bindings::module) {
-    let Some(module) = NonNull::new(module) else {
-        return;
-    };
-    // SAFETY: By the rules of this function.
-    let module = unsafe { Module::new(module) };
-    // Without the lock of the list: the function that is being called may have to wait for it.
-    while let Some(listening) = leaked_channels::listening_in(&module) {
-        listening.end();
     }
 }

@@ -6,3 +6,4 @@ pub(crate) mod buf;
 pub(crate) mod channel;
 pub(crate) mod leaked_channels;
 pub(crate) mod listener;
+pub(crate) mod module_notifier;
