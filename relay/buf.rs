@@ -134,6 +134,26 @@ impl Buf {
         &self.memory
     }
 
+    /// Calls the client to make the buffer's file, if the files have names.
+    ///
+    /// The client decides at the channel's first buffer if the channel is global; `may_be_global`
+    /// is set for that call.
+    ///
+    /// Errors: the client's, -ENOMEM, -EINVAL if the client has changed its decision.
+    pub(crate) fn create_file(&self, may_be_global: bool) -> Result<Option<Dentry>> {
+        let channel = &self.channel;
+        let client = channel.client();
+        let global = channel.is_global();
+        let name = channel.file_name(self.cpu())?;
+        let dentry = client.create_buf_file(&channel.abi, self, name.as_deref())?;
+        if channel.is_global() != global && !may_be_global {
+            channel.abi.is_global.store(global.into(), Relaxed);
+            client.remove_buf_file(dentry.as_ref());
+            return Err(EINVAL);
+        }
+        Ok(dentry)
+    }
+
     /// Attaches the client's file. Runs on the CPU that writes, if writing has begun.
     pub(crate) fn set_dentry(&self, dentry: Dentry) {
         with_irqs_off(|irqs| {
@@ -510,7 +530,7 @@ impl PinnedDrop for Buf {
     /// Hides the buffer from writers.
     fn drop(self: Pin<&mut Self>) {
         self.abi.wakeup_work.sync();
-        self.channel.forget(&self);
+        self.channel.forget(&*self);
     }
 }
 

@@ -9,7 +9,6 @@ use ferro_core::relay::Geometry;
 use ferro_sys::cpu;
 use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::impl_always_refcounted;
 use ferro_sys::sync::refcounted::first_ref;
 use ferro_sys::sync::refcounted::Counted;
@@ -24,9 +23,9 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::Refcount;
 
-use crate::buf::Buf;
 use crate::raw::abi;
 use crate::raw::abi::Rchan;
+use crate::raw::client::CBuf;
 use crate::raw::client::Client;
 
 /// A channel. It starts with the `struct rchan` that C code sees.
@@ -109,29 +108,9 @@ impl Channel {
         !self.abi.buf.slot(cpu).load(Relaxed).is_null()
     }
 
-    /// Makes the buffer of `cpu` and its file, and publishes the buffer to writers.
-    ///
-    /// The client decides at the first buffer if the channel is global; `may_be_global` is set for
-    /// that call.
-    ///
-    /// Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if the client does not make a
-    /// file, or if it decides otherwise than at the first buffer.
-    pub(crate) fn add_buf(self: &ARef<Self>, cpu: CpuId, may_be_global: bool) -> Result<ARef<Buf>> {
-        let buf = Buf::new(self, cpu)?;
-        if let Some(dentry) = self.create_file(&buf, may_be_global)? {
-            buf.set_dentry(dentry);
-        }
-        if self.is_global() {
-            buf.abi.cpu.store(CpuId::ZERO.get(), Relaxed);
-        }
-        buf.enter_first();
-        self.publish(cpu, &buf);
-        Ok(buf)
-    }
-
-    /// Publishes the buffer to writers.
-    fn publish(&self, cpu: CpuId, buf: &Buf) {
-        let pointer = core::ptr::from_ref(buf).cast_mut().cast();
+    /// Publishes the buffer of `cpu` to writers.
+    pub(crate) fn publish(&self, cpu: CpuId, buf: &impl CBuf) {
+        let pointer = buf.as_raw().cast();
         if self.is_global() {
             for cpu in cpu::possible() {
                 self.abi.buf.slot(cpu).store(pointer, Release);
@@ -142,8 +121,8 @@ impl Channel {
     }
 
     /// Hides a buffer that is about to be freed from writers.
-    pub(crate) fn forget(&self, buf: &Buf) {
-        let pointer = core::ptr::from_ref(buf).cast_mut().cast();
+    pub(crate) fn forget(&self, buf: &impl CBuf) {
+        let pointer = buf.as_raw().cast();
         for cpu in cpu::possible() {
             let slot = self.abi.buf.slot(cpu);
             if slot.load(Relaxed) == pointer {
@@ -172,45 +151,8 @@ impl Channel {
         self.abi.has_base_filename.load(Relaxed) != 0
     }
 
-    /// Calls the client to make the file of a buffer, if the files have names.
-    ///
-    /// Errors: the client's, -ENOMEM, -EINVAL if the client has changed its decision that the
-    /// channel is global, or is not.
-    fn create_file(&self, buf: &Buf, may_be_global: bool) -> Result<Option<Dentry>> {
-        let global = self.is_global();
-        let name = self.file_name(buf.cpu())?;
-        let dentry = self
-            .client
-            .create_buf_file(&self.abi, buf, name.as_deref())?;
-        if self.is_global() != global && !may_be_global {
-            self.abi.is_global.store(global.into(), Relaxed);
-            self.client.remove_buf_file(dentry.as_ref());
-            return Err(EINVAL);
-        }
-        Ok(dentry)
-    }
-
-    /// Makes the files of buffers that have none.
-    ///
-    /// Errors: as for [`Channel::create_file`]; then no file exists.
-    pub(crate) fn create_files(&self, bufs: &[ARef<Buf>]) -> Result<KVec<Dentry>> {
-        let mut files = KVec::with_capacity(bufs.len(), GFP_KERNEL)?;
-        for buf in bufs {
-            let made = self
-                .create_file(buf, false)
-                .and_then(|file| Ok(files.push(file.ok_or(EINVAL)?, GFP_KERNEL)?));
-            if let Err(e) = made {
-                for file in &files {
-                    self.client.remove_buf_file(Some(file));
-                }
-                return Err(e);
-            }
-        }
-        Ok(files)
-    }
-
     /// Returns the file name of `cpu`, with a NUL at its end, if the files have names.
-    fn file_name(&self, cpu: CpuId) -> Result<Option<KVec<u8>>> {
+    pub(crate) fn file_name(&self, cpu: CpuId) -> Result<Option<KVec<u8>>> {
         if !self.has_name() {
             return Ok(None);
         }

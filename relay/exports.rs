@@ -52,8 +52,9 @@ unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
 ///
 /// The channel is open, which keeps the buffers in its slots.
 unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
-    // SAFETY: `Channel::publish()` puts only pointers to a `Buf` into the slots. The caller
-    // guarantees that the channel is open, and an open channel holds a reference to each buffer.
+    // SAFETY: `Channel::publish()` puts only pointers to a `CBuf` into the slots, which only `Buf`
+    // is. The caller guarantees that the channel is open: then the registry holds a reference to
+    // each of its buffers.
     unsafe {
         channel
             .abi

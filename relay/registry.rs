@@ -10,11 +10,13 @@
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
+use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Relaxed;
 
 use crate::buf::Buf;
 use crate::channel::Channel;
@@ -30,14 +32,26 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Makes the buffer of `cpu` if it has none. A failure changes nothing.
+    /// Makes the buffer of `cpu` and its file, and publishes the buffer to writers, if the CPU has
+    /// none. A failure changes nothing.
+    ///
+    /// Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if the client does not make a
+    /// file, or if it decides otherwise than at the first buffer that the channel is global.
     fn add_buf(&mut self, cpu: CpuId) -> Result {
         if self.channel.has_buf(cpu) {
             return Ok(());
         }
         // First, so that nothing can fail once the buffer exists.
         self.bufs.reserve(1, GFP_KERNEL)?;
-        let buf = self.channel.add_buf(cpu, self.bufs.is_empty())?;
+        let buf = Buf::new(&self.channel, cpu)?;
+        if let Some(dentry) = buf.create_file(self.bufs.is_empty())? {
+            buf.set_dentry(dentry);
+        }
+        if self.channel.is_global() {
+            buf.abi.cpu.store(CpuId::ZERO.get(), Relaxed);
+        }
+        buf.enter_first();
+        self.channel.publish(cpu, &*buf);
         self.bufs.push(buf, GFP_KERNEL)?;
         Ok(())
     }
@@ -54,8 +68,7 @@ impl Open {
         }
         self.channel.set_name(Some(name), parent);
         let files = self
-            .channel
-            .create_files(&self.bufs)
+            .create_files()
             .inspect_err(|_| self.channel.set_name(None, core::ptr::null_mut()))?;
         for (buf, file) in self.bufs.iter().zip(&files) {
             let attach = || buf.set_dentry(file.clone());
@@ -69,6 +82,25 @@ impl Open {
         Ok(())
     }
 
+    /// Makes the files of buffers that have none.
+    ///
+    /// Errors: as for [`Buf::create_file`]; then no file exists.
+    fn create_files(&self) -> Result<KVec<Dentry>> {
+        let mut files = KVec::with_capacity(self.bufs.len(), GFP_KERNEL)?;
+        for buf in &self.bufs {
+            let made = buf
+                .create_file(false)
+                .and_then(|file| Ok(files.push(file.ok_or(EINVAL)?, GFP_KERNEL)?));
+            if let Err(e) = made {
+                for file in &files {
+                    self.channel.client().remove_buf_file(Some(file));
+                }
+                return Err(e);
+            }
+        }
+        Ok(files)
+    }
+
     fn close(self) {
         for buf in &self.bufs {
             buf.close();
@@ -79,7 +111,7 @@ impl Open {
 /// Opens a channel with a buffer for each online CPU.
 ///
 /// The returned pointer is valid until the channel is closed. Errors: as for
-/// [`Channel::add_buf`], -EINTR included; then all changes are undone.
+/// [`Open::add_buf`], -EINTR included; then all changes are undone.
 pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     let channel = Channel::new(request)?;
     let pointer = core::ptr::from_ref::<Channel>(&channel);
@@ -117,7 +149,7 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
 /// Makes the files of a channel that was opened without a name, also for CPUs brought up later.
 ///
 /// Errors: -ENOENT if the channel is not open, -EEXIST if it has files, as for
-/// [`Channel::create_files`].
+/// [`Open::create_files`].
 pub(crate) fn late_setup(
     channel: *const Channel,
     name: &CStr,
