@@ -7,6 +7,8 @@ use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 
+use crate::raw::handler::NotSet;
+
 /// Error of registering, arming or disarming a handler. An operation that fails changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -33,6 +35,15 @@ impl From<Error> for kernel::error::Error {
 impl From<AllocError> for Error {
     fn from(_: AllocError) -> Self {
         Self::NoMemory
+    }
+}
+
+impl From<NotSet> for Error {
+    fn from(reason: NotSet) -> Self {
+        match reason {
+            NotSet::ModuleGoes => Self::ModuleGoes,
+            NotSet::Occupied => Self::Occupied,
+        }
     }
 }
 

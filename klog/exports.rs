@@ -51,7 +51,7 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
     // grace period. If its module is unloaded before, `ferro_klog_module_going()` removes the
     // handler.
     let result = unsafe { handler::set(ops.klog) };
-    result.map_or_else(|e| kernel::error::Error::from(e).to_errno(), |()| 0)
+    result.map_or_else(|e| Error::from(crate::Error::from(e)).to_errno(), |()| 0)
 }
 
 /// Removes the current handler, if any, and waits until no CPU executes it.

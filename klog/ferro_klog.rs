@@ -20,7 +20,6 @@ mod raw;
 mod registration;
 #[cfg(CONFIG_KLOG_RUST_KUNIT_TEST)]
 mod tests;
-mod text;
 
 pub use error::Error;
 pub use message::has_handler;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logging from Rust.
+//! Logging from Rust, with text formatted into a buffer of fixed size.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -9,7 +9,6 @@ use kernel::fmt;
 
 use crate::raw::handler;
 use crate::raw::text_buf::with_text_buf;
-use crate::text::Text;
 
 /// Returns true if there is a handler, so that messages are not lost. Context: any.
 #[inline(never)]
@@ -28,4 +27,38 @@ pub fn print(args: fmt::Arguments<'_>) {
         let _ = fmt::Write::write_fmt(&mut text, args);
         handler::write(text.as_bytes());
     });
+}
+
+/// Text, cut where the buffer ends.
+struct Text<'a> {
+    buf: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Text<'a> {
+    fn new(buf: &'a mut [u8]) -> Self {
+        Self { buf, len: 0 }
+    }
+
+    /// Returns the text written so far.
+    fn as_bytes(&self) -> &[u8] {
+        self.buf.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.buf.get_mut(self.len..).unwrap_or_default();
+        let fits = text.len().min(room.len());
+        if let (Some(to), Some(from)) = (room.get_mut(..fits), text.as_bytes().get(..fits)) {
+            to.copy_from_slice(from);
+            // No overflow: the text fits.
+            self.len += fits;
+        }
+        match fits == text.len() {
+            true => Ok(()),
+            // No later text would fit either.
+            false => Err(fmt::Error),
+        }
+    }
 }

@@ -53,7 +53,7 @@ impl<H: Handler> Registration<H> {
     /// [`Error::Occupied`].
     pub fn arm_if_free(&self) -> Result<(), Error> {
         must_sleep()?;
-        self.owner.arm_if_free::<H>()
+        Ok(self.owner.arm_if_free::<H>()?)
     }
 
     /// Makes `H` the current handler, replacing another. No effect on the current one.
@@ -61,7 +61,7 @@ impl<H: Handler> Registration<H> {
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`].
     pub fn arm(&self) -> Result<(), Error> {
         must_sleep()?;
-        self.owner.arm::<H>()
+        Ok(self.owner.arm::<H>()?)
     }
 
     /// Removes the current handler, if registered by this. Returns when no CPU executes the

@@ -22,7 +22,13 @@ use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::rcu::synchronize_rcu;
 
-use crate::error::Error;
+/// Reason why a handler was not made the current one.
+pub(crate) enum NotSet {
+    /// Its module is being unloaded.
+    ModuleGoes,
+    /// There is another handler.
+    Occupied,
+}
 
 /// Type of the function in `struct klog_operations`.
 pub(crate) type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
@@ -102,21 +108,21 @@ fn address(function: Option<KlogFn>) -> *mut c_void {
 ///
 /// The function keeps the rules of `struct klog_operations`. It stays until it has been removed and
 /// a grace period has passed, or until its module is unloaded.
-pub(crate) unsafe fn set(function: Option<KlogFn>) -> Result<(), Error> {
+pub(crate) unsafe fn set(function: Option<KlogFn>) -> Result<(), NotSet> {
     // SAFETY: By the rules of this function.
     unsafe { set_owned(function, NO_OWNER) }
 }
 
-/// Does the same as [`set`], for an owner. Errors: [`Error::ModuleGoes`].
+/// Does the same as [`set`], for an owner. Errors: [`NotSet::ModuleGoes`].
 ///
 /// # Safety
 ///
 /// The rules of [`set`] apply.
-unsafe fn set_owned(function: Option<KlogFn>, owner: u64) -> Result<(), Error> {
+unsafe fn set_owned(function: Option<KlogFn>, owner: u64) -> Result<(), NotSet> {
     let new = address(function);
     let lock = LAST.lock();
     if is_going(new.addr()) {
-        return Err(Error::ModuleGoes);
+        return Err(NotSet::ModuleGoes);
     }
     OWNER.store(owner, Relaxed);
     let old = HANDLER.xchg(new, Full);
@@ -177,19 +183,19 @@ impl Owner {
     }
 
     /// Makes `H` the current handler, unless there is another. Then the kernel's log names the
-    /// other one. Errors: [`Error::ModuleGoes`], [`Error::Occupied`].
-    pub(crate) fn arm_if_free<H: Handler>(&self) -> Result<(), Error> {
+    /// other one. Errors: [`NotSet::ModuleGoes`], [`NotSet::Occupied`].
+    pub(crate) fn arm_if_free<H: Handler>(&self) -> Result<(), NotSet> {
         let new = address(Some(handle::<H>));
         let lock = LAST.lock();
         if is_going(new.addr()) {
-            return Err(Error::ModuleGoes);
+            return Err(NotSet::ModuleGoes);
         }
         let current = HANDLER.load(Relaxed);
         if !current.is_null() && !self.is_armed() {
             drop(lock);
             // SAFETY: The address is only looked up.
             unsafe { bindings::ferro_klog_tell_other(current) };
-            return Err(Error::Occupied);
+            return Err(NotSet::Occupied);
         }
         OWNER.store(self.0, Relaxed);
         // For the function's lifetime see `arm()`. The handler replaces only itself, so there is no
@@ -198,8 +204,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Makes `H` the current handler, replacing another. Errors: [`Error::ModuleGoes`].
-    pub(crate) fn arm<H: Handler>(&self) -> Result<(), Error> {
+    /// Makes `H` the current handler, replacing another. Errors: [`NotSet::ModuleGoes`].
+    pub(crate) fn arm<H: Handler>(&self) -> Result<(), NotSet> {
         // SAFETY: `handle()` keeps the rules of the structure. The module that names `H` has its
         // code. If this is dropped before the module's unloading, `disarm()` removes the function
         // and waits. If this has been forgotten, `ferro_klog_module_going()` does, by the

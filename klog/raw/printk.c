@@ -27,7 +27,7 @@
 #include <linux/sprintf.h>
 
 #include "../../rust/sys/code/module_going.h"
-#include "context.h"
+#include "bindings.h"
 
 DEFINE_MUTEX(klog_rust_mutex);
 
