@@ -8,6 +8,7 @@
 
 use kernel::prelude::*;
 
+use crate::debugfs;
 use crate::raw::hooks::Exits;
 use crate::raw::hooks::Offer;
 use crate::raw::object::Candidate;
@@ -64,7 +65,7 @@ impl Attached {
             exits: Some(exits),
             shown: None,
         };
-        attached.shown = registry::show()?;
+        attached.shown = debugfs::show()?;
         Ok(attached)
     }
 }

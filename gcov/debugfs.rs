@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Open files of debugfs `gcov/`.
+//! Debugfs `gcov/`: its directories, and open files.
 //!
 //! Opening copies nothing. The first read takes a snapshot of the contents, which later reads serve
 //! until the file is closed or written to. A write resets the counters.
 //!
 //! Contexts: process. Locks: the mutex of an open file, then the locks of `registry.rs`.
 #![deny(unsafe_code)]
+
+use core::ops::ControlFlow;
 
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
@@ -21,17 +23,65 @@ use kernel::sync::Mutex;
 
 use crate::file::Contents;
 use crate::file::File;
-use crate::namespace::Id;
+use crate::file::FileRef;
+use crate::raw::tree::Id;
+use crate::raw::tree::Listed;
+use crate::raw::tree::Node;
+use crate::raw::tree::Shown;
+use crate::raw::tree::Source;
 use crate::registry;
-use crate::registry::Enough;
-use crate::registry::FileRef;
 
-pub(crate) static FILES: FileTable<Shared<Open>> =
-    FileTable::new(this_module::<crate::GcovEngine>());
+/// The tree of files.
+struct Files;
+
+impl Source for Files {
+    type Open = Open;
+
+    const FILES: &'static FileTable<Shared<Open>> = &FILES;
+
+    fn lookup(dir: Id, name: &[u8]) -> Option<Node> {
+        registry::with_tree(|tree| tree.lookup(dir, name))?
+    }
+
+    fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool) {
+        registry::with_tree(|tree| tree.list(dir, position, f));
+    }
+
+    fn target(id: Id) -> Result<KVec<u8>> {
+        registry::with_tree(|tree| tree.target(id)).ok_or(ENOENT)?
+    }
+
+    fn open(id: Id) -> Result<ARef<Shared<Open>>> {
+        Open::new(match id {
+            Id::RESET => What::Reset,
+            Id::ALL => What::All(Dump::new()),
+            id => {
+                let file = registry::with_tree(|tree| tree.get(id).cloned());
+                What::File(file.flatten().ok_or(ENOENT)?, None)
+            }
+        })
+    }
+}
+
+/// Shows the files in debugfs, the later ones too.
+///
+/// Errors: -EEXIST if debugfs `gcov/` already exists, -ENOMEM. A missing debugfs is no error:
+/// returns `None`.
+pub(crate) fn show() -> Result<Option<Shown>> {
+    match Shown::new::<Files>() {
+        Err(error) if error == EPERM || error == ENODEV => {
+            pr_warn!("no debugfs, and so no files\n");
+            Ok(None)
+        }
+        shown => shown.map(Some),
+    }
+}
+
+static FILES: FileTable<Shared<Open>> = FileTable::new(this_module::<crate::GcovEngine>());
 
 /// An open file.
 #[pin_data]
-pub(crate) struct Open {
+struct Open {
     #[pin]
     what: Mutex<What>,
 }
@@ -45,23 +95,9 @@ enum What {
 }
 
 impl Open {
+    /// Errors: -ENOMEM.
     fn new(what: What) -> Result<ARef<Shared<Self>>> {
         Shared::new(try_pin_init!(Self { what <- new_mutex!(what) }? Error))
-    }
-
-    /// Opens the file with the counters of one name. Errors: -ENOMEM, as for all.
-    pub(crate) fn file(file: FileRef) -> Result<ARef<Shared<Self>>> {
-        Self::new(What::File(file, None))
-    }
-
-    /// Opens the file that resets all counters.
-    pub(crate) fn reset() -> Result<ARef<Shared<Self>>> {
-        Self::new(What::Reset)
-    }
-
-    /// Opens the file with all counters.
-    pub(crate) fn all() -> Result<ARef<Shared<Self>>> {
-        Self::new(What::All(Dump::new()))
     }
 }
 
@@ -160,8 +196,8 @@ impl Dump {
         let next = registry::files_from(next, |file| {
             add(words, file)?;
             Ok(match words.len() < CHUNK {
-                true => Enough::No,
-                false => Enough::Yes,
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
             })
         });
         // A piece that failed halfway is made again.

@@ -14,9 +14,11 @@ use ferro_core::gcov::merge;
 use ferro_core::gcov::merge_profiles;
 use ferro_core::gcov::profile_counters;
 use ferro_core::gcov::Gcda;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::str::BStr;
+use kernel::sync::aref::ARef;
 use kernel::sync::Mutex;
 
 use crate::objects::Objects;
@@ -24,6 +26,9 @@ use crate::raw::object::Build;
 use crate::raw::object::Loaded;
 use crate::raw::object::Name;
 use crate::raw::owner::ModuleId;
+
+/// A counted reference to a file.
+pub(crate) type FileRef = ARef<Shared<File>>;
 
 /// A file of debugfs `gcov/`.
 #[pin_data]

@@ -20,76 +20,21 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
+use crate::file::FileRef;
 use crate::paths::hash;
 use crate::paths::leaf;
 use crate::paths::normalized;
 use crate::paths::split;
 use crate::paths::stem;
 use crate::paths::NOTES;
-use crate::paths::PROFILE;
+use crate::raw::object::PROFILE;
 use crate::raw::takeover::object_tree;
-use crate::registry::FileRef;
+use crate::raw::tree::Id;
+use crate::raw::tree::Listed;
+use crate::raw::tree::Node;
 
 /// Longest name of a file or directory.
 const NAME_MAX: usize = 255;
-
-/// Number of a file or directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Id(u32);
-
-impl Id {
-    /// The root directory.
-    pub(crate) const ROOT: Self = Self(0);
-    /// The file that resets all counters.
-    pub(crate) const RESET: Self = Self(1);
-    /// The file with all counters.
-    pub(crate) const ALL: Self = Self(2);
-    /// Below the numbers of all files of objects.
-    pub(crate) const FIRST: Self = Self(3);
-
-    const DIR: u32 = 1 << 31;
-
-    /// Wraps a number.
-    pub(crate) fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// Returns the number.
-    pub(crate) fn number(self) -> u32 {
-        self.0
-    }
-
-    /// Returns the next greater number.
-    pub(crate) fn after(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-
-    fn is_dir(self) -> bool {
-        self.0 & Self::DIR != 0 || self == Self::ROOT
-    }
-
-    fn is_file(self) -> bool {
-        !self.is_dir() && self >= Self::FIRST
-    }
-}
-
-/// An entry of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
-    Dir(Id),
-    File(Id),
-    /// The link to the notes of a file.
-    Link(Id),
-}
-
-/// An entry in a directory listing.
-pub(crate) struct Listed<'t> {
-    pub(crate) node: Node,
-    /// Position in the directory.
-    pub(crate) position: u64,
-    /// Name, in two parts.
-    pub(crate) name: [&'t [u8]; 2],
-}
 
 /// An entry of a directory, sorted by the hash of its name without extension.
 #[derive(Clone, Copy)]
@@ -118,7 +63,7 @@ impl Child {
 
     /// Returns the sort key in the directory.
     fn place(self) -> u64 {
-        u64::from(self.hash) << 32 | u64::from(self.id.0)
+        u64::from(self.hash) << 32 | u64::from(self.id.number())
     }
 }
 
@@ -195,7 +140,7 @@ impl Tree {
         Ok(Self {
             dirs,
             files: RBTree::new(),
-            last: Id::FIRST.0,
+            last: Id::FIRST.number(),
         })
     }
 
@@ -366,7 +311,7 @@ impl Tree {
         if self.named(at, name).is_some() {
             return Err(EEXIST);
         }
-        let id = Id(number | flag);
+        let id = Id::new(number | flag);
         let at = self.dirs.get_mut(&dir).ok_or(ENOENT)?;
         at.insert(Child::new(name, id))?;
         self.last = number;

@@ -8,9 +8,6 @@ use kernel::prelude::*;
 /// Suffix of the link to the compiler's notes.
 pub(crate) const NOTES: &[u8] = b".gcno";
 
-/// Suffix of a raw profile, which has LLVM's counters for Rust code of the image or of a module.
-pub(crate) const PROFILE: &[u8] = b".profraw";
-
 /// Returns the last part of a path without `.tmp_`, the prefix that modversions adds during
 /// compilation.
 pub(crate) fn leaf(path: &[u8]) -> &[u8] {

@@ -6,7 +6,8 @@
 //! of `builtin/tree.c`, `ENGINE`, the mutex of the list of homes, a file's, a home's.
 #![deny(unsafe_code)]
 
-use ferro_sys::fs::fops::FileTable;
+use core::ops::ControlFlow;
+
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::refcounted::Shared;
@@ -14,15 +15,10 @@ use kernel::fmt;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::str::BStr;
-use kernel::sync::aref::ARef;
 
-use crate::debugfs::Open;
-use crate::debugfs::FILES;
 use crate::file::File;
+use crate::file::FileRef;
 use crate::file::Left;
-use crate::namespace::Id;
-use crate::namespace::Listed;
-use crate::namespace::Node;
 use crate::namespace::Tree;
 use crate::raw::hooks::Offer;
 use crate::raw::object::Candidate;
@@ -31,11 +27,7 @@ use crate::raw::object::Name;
 use crate::raw::object::RejectReason;
 use crate::raw::owner::ModuleId;
 use crate::raw::tree;
-use crate::raw::tree::Shown;
-use crate::raw::tree::Source;
-
-/// A counted reference to a file.
-pub(crate) type FileRef = ARef<Shared<File>>;
+use crate::raw::tree::Id;
 
 /// Wrapper that prints a reason to the log.
 struct Reason<T>(T);
@@ -88,20 +80,6 @@ pub(crate) fn start(persist: bool) -> Result {
         spare: KVVec::new(),
     });
     Ok(())
-}
-
-/// Shows the files in debugfs, the later ones too.
-///
-/// Errors: -EEXIST if debugfs `gcov/` already exists, -ENOMEM. A missing debugfs is no error:
-/// returns `None`.
-pub(crate) fn show() -> Result<Option<Shown>> {
-    match Shown::new::<Files>() {
-        Err(error) if error == EPERM || error == ENODEV => {
-            pr_warn!("no debugfs, and so no files\n");
-            Ok(None)
-        }
-        shown => shown.map(Some),
-    }
 }
 
 /// Refuses objects from now until [`stop`]: the engine is about to detach.
@@ -159,11 +137,16 @@ pub(crate) fn going(module: ModuleId) {
     let _ = with(|engine| engine.going(module));
 }
 
-/// Calls `f` with the files from `start` until it returns [`Enough::Yes`]. Returns the next start,
-/// or `None` at the end.
+/// Calls `f` with the names in the namespace.
+pub(crate) fn with_tree<R>(f: impl FnOnce(&Tree) -> R) -> Option<R> {
+    ENGINE.lock().as_ref().map(|engine| f(&engine.tree))
+}
+
+/// Calls `f` with the files from `start` until it returns [`ControlFlow::Break`]. Returns the next
+/// start, or `None` at the end.
 pub(crate) fn files_from(
     start: Id,
-    mut f: impl FnMut(&File) -> Result<Enough>,
+    mut f: impl FnMut(&File) -> Result<ControlFlow<()>>,
 ) -> Result<Option<Id>> {
     let guard = ENGINE.lock();
     let Some(engine) = guard.as_ref() else {
@@ -172,18 +155,11 @@ pub(crate) fn files_from(
     let mut start = start;
     while let Some((id, file)) = engine.tree.from(start) {
         start = id.after();
-        if f(file)? == Enough::Yes {
+        if f(file)?.is_break() {
             return Ok(Some(start));
         }
     }
     Ok(None)
-}
-
-/// Tells [`files_from`] if it should stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enough {
-    Yes,
-    No,
 }
 
 /// Largest spare buffer, in bytes.
@@ -317,45 +293,6 @@ impl Engine {
         if file.is_some_and(|file| file.left() == Left::Nothing) {
             self.tree.remove(id);
             self.stale = true;
-        }
-    }
-}
-
-/// Source of the files for debugfs.
-struct Files;
-
-impl Source for Files {
-    type Open = Open;
-
-    const FILES: &'static FileTable<Shared<Open>> = &FILES;
-
-    fn lookup(dir: Id, name: &[u8]) -> Option<Node> {
-        ENGINE.lock().as_ref()?.tree.lookup(dir, name)
-    }
-
-    fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool) {
-        if let Some(engine) = ENGINE.lock().as_ref() {
-            engine.tree.list(dir, position, f);
-        }
-    }
-
-    fn target(id: Id) -> Result<KVec<u8>> {
-        ENGINE.lock().as_ref().ok_or(ENOENT)?.tree.target(id)
-    }
-
-    fn open(id: Id) -> Result<ARef<Shared<Open>>> {
-        let file = match id {
-            Id::RESET | Id::ALL => None,
-            id => {
-                let guard = ENGINE.lock();
-                let engine = guard.as_ref().ok_or(ENOENT)?;
-                Some(engine.tree.get(id).ok_or(ENOENT)?.clone())
-            }
-        };
-        match file {
-            Some(file) => Open::file(file),
-            None if id == Id::RESET => Open::reset(),
-            None => Open::all(),
         }
     }
 }

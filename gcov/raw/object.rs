@@ -30,7 +30,10 @@ use super::llvm::Description;
 use super::owner::Access;
 use super::owner::Home;
 use super::owner::ModuleId;
-use crate::paths::PROFILE;
+
+/// Suffix of the name of a raw profile, which has LLVM's counters for Rust code of the image or of a
+/// module.
+pub(crate) const PROFILE: &[u8] = b".profraw";
 
 /// Offset of the name's address in a `gcov_info`, in all versions.
 const NAME: u64 = 24;

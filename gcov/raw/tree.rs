@@ -18,9 +18,66 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
-use crate::namespace::Id;
-use crate::namespace::Listed;
-use crate::namespace::Node;
+/// Number of a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(u32);
+
+impl Id {
+    /// The root directory.
+    pub(crate) const ROOT: Self = Self(0);
+    /// The file that resets all counters.
+    pub(crate) const RESET: Self = Self(1);
+    /// The file with all counters.
+    pub(crate) const ALL: Self = Self(2);
+    /// Below the numbers of all files of objects.
+    pub(crate) const FIRST: Self = Self(3);
+
+    /// Flag in the numbers of directories, except the root's.
+    pub(crate) const DIR: u32 = 1 << 31;
+
+    /// Wraps a number.
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the next greater number.
+    pub(crate) fn after(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Returns true for a directory.
+    pub(crate) fn is_dir(self) -> bool {
+        self.0 & Self::DIR != 0 || self == Self::ROOT
+    }
+
+    /// Returns true for a file of objects.
+    pub(crate) fn is_file(self) -> bool {
+        !self.is_dir() && self >= Self::FIRST
+    }
+}
+
+/// An entry of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Dir(Id),
+    File(Id),
+    /// The link to the notes of a file.
+    Link(Id),
+}
+
+/// An entry in a directory listing.
+pub(crate) struct Listed<'t> {
+    pub(crate) node: Node,
+    /// Position in the directory.
+    pub(crate) position: u64,
+    /// Name, in two parts.
+    pub(crate) name: [&'t [u8]; 2],
+}
 
 /// Contents of the tree.
 pub(crate) trait Source: 'static {
