@@ -38,7 +38,7 @@ module! {
     params: {
         persist: i32 {
             default: -1,
-            description: "Keep what modules that go have counted: 0 or 1; -1: as gcov_persist= says",
+            description: "Keep the counters of unloaded modules: 0 or 1; -1: as gcov_persist= says",
         },
     },
 }

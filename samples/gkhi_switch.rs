@@ -27,7 +27,8 @@ module! {
 define_hook! {
     /// Fires when a CPU switches from the task `prev` to the task `next`; 0 is its idle task.
     /// Interrupts are off and the run queue is locked: exits must not wake up a task.
-    static TASK_SWITCH: TaskSwitch<'a> = c"task_switch" in Atomic(prev: i32, next: i32, preempted: bool);
+    static TASK_SWITCH: TaskSwitch<'a> =
+        c"task_switch" in Atomic(prev: i32, next: i32, preempted: bool);
 }
 
 struct Place;

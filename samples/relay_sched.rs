@@ -57,7 +57,7 @@ module! {
         },
         reserved: bool {
             default: false,
-            description: "Use a fast channel in the memory reserve_mem=SIZE:4096:relay_sched, which survives a reboot",
+            description: "Use a fast channel in the memory reserve_mem=SIZE:4096:relay_sched",
         },
     },
 }

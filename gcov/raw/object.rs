@@ -31,8 +31,7 @@ use super::owner::Access;
 use super::owner::Home;
 use super::owner::ModuleId;
 
-/// Suffix of the name of a raw profile, which has LLVM's counters for Rust code of the image or of a
-/// module.
+/// Suffix of the name of a raw profile: LLVM's counters for Rust code of the image or of a module.
 pub(crate) const PROFILE: &[u8] = b".profraw";
 
 /// Offset of the name's address in a `gcov_info`, in all versions.

@@ -38,7 +38,8 @@ pub struct Device {
 define_hook! {
     /// Fires when a packet is received. An exit that ends the dispatch drops the packet; the marks
     /// are for exits.
-    pub static PACKET_IN: PacketIn<'a> = c"packet_in" in Task(len: usize, marks: &'a mut u32, device: &'a Device);
+    pub static PACKET_IN: PacketIn<'a> =
+        c"packet_in" in Task(len: usize, marks: &'a mut u32, device: &'a Device);
 }
 
 /// File with the counts of packets that were not dropped, and of their marks.
