@@ -46,16 +46,16 @@ bool reader_take(struct reader *r, struct bytes *b);
 
 int module_load(const char *env);
 /*
- * What read() gives of CPU 0, @step bytes at a time, without the headers and the
- * padding that these tell; the header of the sub-buffer that has been begun
- * comes too. False if it cannot be that.
+ * Appends the data that read() returns for CPU 0, @step bytes at a time, without the sub-buffers'
+ * headers and padding; the header of the sub-buffer that has just been begun is read, too. False if
+ * the data is inconsistent.
  */
 bool read_data(const char *app, size_t subbuf_size, size_t step, struct bytes *b);
 
 /*
- * The module of an application goes while somebody is about to make its
- * channel. What the unloading returned, and what the writing to "create" did:
- * 0 or an errno, or -1 if that has not come to an end within a minute.
+ * Unloads an application's module while a writer is about to make its channel. Returns the result
+ * of writing to "create", and in @unloaded the result of unloading: 0 or an errno, or -1 if it has
+ * not ended within a minute.
  */
 int unload_while_creating(const char *app, const char *module, int *unloaded);
 /* Lines of the kernel's log, since @since, with @text in them. */

@@ -41,7 +41,7 @@ static bool event_good(const uint8_t *data, uint32_t number, size_t size)
 	return true;
 }
 
-/* Checks events of @size, all from 0 on if there are to be no @gaps; how many, or -1. */
+/* Checks events of @size, all from 0 on unless @gaps are allowed; returns their number, or -1. */
 static long long check(struct __test_metadata *_metadata, const struct bytes *b, size_t size,
 		       bool gaps)
 {

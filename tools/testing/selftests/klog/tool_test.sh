@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "ferrotrace klog" on the running kernel, with klog_selftest.ko and klog_relay.ko loaded; prints TAP. FERROTRACE is the
-# command.
-# Not pipefail: a refusal is looked for in what the command says before it fails.
+# "ferrotrace klog" on the running kernel, with klog_selftest.ko and klog_relay.ko loaded; prints
+# TAP. FERROTRACE is the command.
+# Not pipefail: a refusal is searched in the command's output before it fails.
 set -u
 
 : "${FERROTRACE:?}"
@@ -15,7 +15,7 @@ cpus=$(nproc)
 
 ctl() { printf '%s\n' "$*" >$CTL; }
 
-# begin OPTIONS...: starts it; what it prints is in $work/out and $work/err.
+# begin OPTIONS...: starts it; its output is in $work/out and $work/err.
 begin() {
 	"$FERROTRACE" klog "$@" >"$work/out" 2>"$work/err" &
 	pid=$!

@@ -87,7 +87,8 @@ before() { :; }
 after() { :; }
 clean_up() { :; }
 
-# check NAME CMD...: the result of CMD, whose output is shown if it fails. CMD sets $skip to the reason why it could not run.
+# check NAME CMD...: the result of CMD; its output is shown if it fails. CMD sets $skip to the
+# reason if it could not run.
 check() {
 	local name=$1 start=$SECONDS
 	shift

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Traces a fixed series of direct writes and reads of a loop device with the distribution's blktrace and blkparse,
-# consumers of relay that nobody here wrote. Run in the guest, as root.
+# Traces a fixed series of direct writes and reads of a loop device with the distribution's blktrace
+# and blkparse, relay clients of independent authors. Run in the guest, as root.
 #
-#	blktrace.sh OUTPUT	the number of events of each action and direction, sorted, in OUTPUT; fails when
-#				one was dropped; status 3 if blktrace itself gave one the number of another CPU, which it
-#				may when the task moves between reading that number and writing the event (__blk_add_trace());
-#				blkparse leaves such an event out
+#
+#	blktrace.sh OUTPUT	the number of events of each action and direction, sorted, in OUTPUT
+#
+#
+# Fails if an event was dropped. The status is 3 if blktrace itself gave an event the number of
+# another CPU, which is possible when the task migrates between reading that number and writing the
+# event (__blk_add_trace()); blkparse leaves such an event out.
 set -euo pipefail
 
 output=${1:?usage: blktrace.sh OUTPUT}
@@ -27,7 +30,8 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# Small sub-buffers, which blktrace reads when they are full: when that of a probe has come out, tracing has begun.
+# Small sub-buffers, which blktrace reads when they are full: once a probe's sub-buffer has been
+# read, tracing has begun.
 blktrace -d "$loop" -D "$dir" -o trace -b 4 -n 64 >"$dir/blktrace.log" 2>&1 &
 tracer=$!
 for ((i = 0; ; i++)); do
@@ -45,7 +49,7 @@ wait "$tracer" || true
 tracer=
 cat "$dir/blktrace.log"
 
-# Only what has a place on the disk; neither the probes nor what udev reads ahead after them.
+# Only events with a place on the disk; neither the probes nor udev's read-ahead after them.
 blkparse -q -D "$dir" -i trace -f 'event %a %d %S %n\n' >"$dir/events" 2>"$dir/blkparse.log"
 cat "$dir/blkparse.log"
 if grep -q 'trace info has error' "$dir/blkparse.log"; then exit 3; fi

@@ -39,7 +39,7 @@ bool reads_records(int fd, size_t step, unsigned int cpu, unsigned int seq, unsi
 struct random_writer {
 	unsigned int subbuf;
 	unsigned int state;
-	unsigned int rounds;		/* that are left */
+	unsigned int rounds;		/* remaining */
 	unsigned int seq;
 	struct bytes written;
 };
@@ -50,18 +50,18 @@ int open_random(struct random_writer *w, unsigned int n);
 bool write_random(struct random_writer *w);
 
 /*
- * From CPU 0, opens a channel in which CPU 1 has written @count records of 1024 bytes from the first on, and may be
- * held with the next one; CPU 1's file.
+ * From CPU 0, opens a channel in which CPU 1 has written @count records of 1024 bytes from the
+ * first on, and may be held with the next one. Returns CPU 1's file.
  */
 int open_to_hold(const char *how, unsigned int count);
 
 /*
- * A CPU goes down while a channel is opened, which makes the directory @dir and
- * then waits for that. What opening it came to; 1 if the CPU did not go.
+ * Takes a CPU down while a channel is opened, which makes the directory @dir and then waits for the
+ * CPU. Returns the result of opening; 1 if the CPU stayed up.
  */
 int open_while_cpu_goes(const char *open, const char *dir, unsigned int cpu);
 
-/* A command in a process of its own; whether that was killed in it. */
+/* Runs a command in a child process; returns true if the child was killed in it. */
 bool killed_in(const char *command);
 
 /* A thread that sleeps in poll() or epoll_wait(). */
@@ -91,8 +91,8 @@ int woken_with(struct waiter *w);
 ssize_t take(int fd, const int *p, uint8_t *buf, size_t len);
 
 /*
- * Whether four threads that take 64 bytes at a time of CPU 0's file, by read()
- * or through pipes, get each of the 512 records of that length there once, whole.
+ * Returns true if four threads that take 64 bytes at a time of CPU 0's file, by read() or through
+ * pipes, get each of the 512 records of that length there once, whole.
  */
 bool each_record_comes_once(bool by_pipe);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Channels that are opened without a name, before there can be files, and get their files later.
- * CPU 3 is the one that goes offline and online.
+ * CPU 3 is taken offline and online.
  */
 #include "relay_test.h"
 

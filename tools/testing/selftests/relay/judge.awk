@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# judge.awk -v tests="..." EXPECTED COMPLAINTS RESULTS: prints the results as KTAP, against what was expected.
+# judge.awk -v tests="..." EXPECTED COMPLAINTS RESULTS: prints the results as KTAP, against the
+# expected ones.
+#
 #
 # EXPECTED	NAME fail|norun DEFECT REASON...
 # COMPLAINTS	NAME TEXT...
 # RESULTS	NAME ok|not|skip
-# The exit status is 1 when anything is not as expected.
+#
+# The exit status is 1 if anything differs.
 
 function result(ok, name, text) {
 	printf "%s %d %s%s\n", ok ? "ok" : "not ok", ++count, name, text

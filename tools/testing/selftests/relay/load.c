@@ -109,7 +109,7 @@ void users_stop(struct users *users)
 
 /* Memory that the kernel holds, as far as it reports that. */
 struct usage {
-	long free_kb;		/* MemFree, and what CPUs keep at hand */
+	long free_kb;		/* MemFree, and free pages of per-CPU lists */
 	long percpu_kb;
 	long vmaps;		/* lines of vmallocinfo */
 	long kmallocs;		/* objects of all kmalloc caches */
@@ -143,7 +143,7 @@ static void zone_line(const char *text, struct usage *u)
 {
 	long pages;
 
-	/* of "pagesets": free pages that one CPU keeps at hand, which may be megabytes */
+	/* of "pagesets": free pages on one CPU's lists, which may be megabytes */
 	if (sscanf(text, " count: %ld", &pages) == 1)
 		u->free_kb += pages * (getpagesize() / 1024);
 }
@@ -174,7 +174,7 @@ static void write_file(const char *path, const char *text)
 		close(fd);
 }
 
-/* Free objects that CPUs keep at hand count as used until then. */
+/* Free objects of per-CPU slabs count as used until they are shrunk. */
 static void shrink_slabs(void)
 {
 	glob_t g;
@@ -202,8 +202,8 @@ static struct usage usage_once(void)
 }
 
 /*
- * The least of some: an allocation takes a batch of objects to its CPU, which
- * all count as used, and what has been freed may still be on its way.
+ * Returns the least of some measurements: an allocation takes a batch of objects to its CPU, which
+ * all count as used, and freed objects may still wait for a grace period.
  */
 static struct usage usage_now(void)
 {

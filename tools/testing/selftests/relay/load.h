@@ -30,10 +30,9 @@ void users_stop(struct users *users);
 bool unload(const char *name);
 
 /*
- * Run @round some times, then @rounds times, with or without such threads
- * beside it: does the kernel hold more than before? What is in use for other
- * reasons grows once or twice; a leak does each time that the rounds are done.
- * True as well when a round fails.
+ * Returns true if the kernel holds more memory after running @round some times, then @rounds times,
+ * with or without such threads running at the same time. Other memory use grows once or twice; a
+ * leak grows each time that the rounds are run. Also true if a round fails.
  */
 bool leaks(bool (*round)(void), unsigned int rounds, bool load);
 

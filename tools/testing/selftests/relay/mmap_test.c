@@ -223,7 +223,7 @@ TEST_F(mmap, made_writable_later_refused)
 	ASSERT_EQ(EACCES, errno);
 }
 
-/* Ten records, in a buffer whose file may be written; it is mapped to be read. */
+/* Ten records, in a buffer with a writable file; it is mapped to be read. */
 static uint8_t *filled_and_mapped(int *fd)
 {
 	if (ctl("open subbuf=4096 n=4 perm=0600") || ctl("write cpu=0 len=1000 count=10"))
@@ -363,7 +363,7 @@ TEST_F(mmap, survives_reset)
 	ASSERT_TRUE(holds(p, 10, 6));
 }
 
-/* A client whose files have operations of its own, in place of the former callbacks. */
+/* A client whose files have their own operations, in place of the former callbacks. */
 TEST_F(mmap, a_client_is_told)
 {
 	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4 file=notify");

@@ -41,7 +41,7 @@ TEST_F(open, private_data_is_there_in_the_callback)
 	ASSERT_EQ(1, info("private_ok"));
 }
 
-/* A file can be opened as soon as it is there, which takes a reference. */
+/* A file can be opened as soon as it exists, which takes a reference. */
 TEST_F(open, buffer_is_ready_before_its_file)
 {
 	CTL("open subbuf=4096 n=4");
@@ -164,7 +164,7 @@ TEST_F(open, no_remove_callback_refused)
 	ASSERT_TRUE(refused("cb=noremove subbuf=4096 n=4"));
 }
 
-/* What was created before the failing call is removed, nothing else is. */
+/* Files that were created before the failing call are removed, and no others. */
 static bool create_fails_at(unsigned int k, const char *how)
 {
 	if (ctl("open subbuf=4096 n=4 fail=%u %s", k, how) != -ENOMEM)

@@ -8,7 +8,7 @@
 
 RELAY_FIXTURE(poll);
 
-/* What poll() says of a CPU's file after a command. */
+/* Returns poll()'s result for a CPU's file after a command. */
 static int polled(const char *open, const char *command)
 {
 	if (ctl("open subbuf=4096 n=4 %s", open) || ctl("%s", command))
@@ -155,7 +155,7 @@ TEST_F(poll, switch_wakes_all)
 		ASSERT_EQ(READABLE, woken_with(&w[i]));
 }
 
-/* mainline only times out here: do not let it take the long time */
+/* mainline only times out here: the long timeout is for other engines */
 static int close_ms(void)
 {
 	const char *variant = getenv("RELAY_VARIANT");

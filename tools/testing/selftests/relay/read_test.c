@@ -53,7 +53,7 @@ FIXTURE_VARIANT(read_back)
 {
 	const char *mode;
 	unsigned int tried, accepted;
-	unsigned int first, left;	/* those that are to come out */
+	unsigned int first, left;	/* sub-buffers to read */
 	size_t step;
 };
 
@@ -146,7 +146,7 @@ TEST_F(read, write_refused)
 	ASSERT_EQ(EINVAL, errno);
 }
 
-/* two pages, the second of which is not there */
+/* two pages, the second of which is unmapped */
 static uint8_t *page_and_a_hole(void)
 {
 	uint8_t *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
@@ -337,8 +337,8 @@ TEST_F(read, while_the_writer_switches)
 }
 
 /*
- * The writer of CPU 1 has counted a sub-buffer, but its offset is still that of
- * this one: of the next one there is nothing yet.
+ * The writer of CPU 1 has counted a sub-buffer, but its offset is still the one of this sub-buffer:
+ * the next one has no data yet.
  */
 TEST_F(read, no_stale_bytes_behind_an_old_offset)
 {
@@ -350,7 +350,7 @@ TEST_F(read, no_stale_bytes_behind_an_old_offset)
 	CTL("hold cpu=1 len=1024 when=wake");
 	before = reads_records(fd, 4096, 1, 0, 1024, 4);
 	CTL("release");
-	/* it sleeps on: what it was to be woken for has been read */
+	/* it sleeps on: the data to wake it for has been read */
 	pthread_cancel(poller.thread);
 	pthread_join(poller.thread, NULL);
 	ASSERT_TRUE(before);
@@ -385,8 +385,8 @@ TEST_F(read, file_size_counts_finished_subbufs)
 }
 
 /*
- * Writes, flushes and reads of all sizes; the buffer never fills, so that
- * every byte has to come out in order.
+ * Writes, flushes and reads of all sizes; the buffer never fills, so every byte must be read in
+ * order.
  */
 static bool random_stream(unsigned int subbuf, unsigned int n)
 {

@@ -14,7 +14,7 @@
 	FIXTURE_SETUP(group) { relay_setup(#group, _metadata->name); }	\
 	FIXTURE_TEARDOWN(group) { relay_teardown(); }
 
-/* The same, with a CPU that comes and goes. */
+/* The same, with a CPU that is taken down and up. */
 #define CPU	3
 #define RELAY_CPU_FIXTURE(group)					\
 	FIXTURE(group) { int none; };					\

@@ -35,7 +35,7 @@ static bool load(const char *path)
 
 static unsigned int turn;
 
-/* The channel is open and being written when its client goes. */
+/* The channel is open and being written when its client is unloaded. */
 static bool client_round(void)
 {
 	if (!module_loaded("relay_selftest") && module_load())

@@ -3,11 +3,14 @@
 #
 # Runs the relay selftests on the running kernel, as root, and prints KTAP.
 #
-#	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; all but reload without one
 #
-# VARIANT mainline is judged by the list "expected-failures": what it names has to fail, and nothing else.
-# The programs and relay_selftest.ko are in $RELAY_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
-# Other selftests with a client and an engine of their own give their names in $RELAY_CLIENT and $RELAY_ENGINE.
+#	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; without one all except reload
+#
+#
+# VARIANT mainline is judged by the list "expected-failures": the tests that it names must fail, and
+# no others. The programs and relay_selftest.ko are in $RELAY_SELFTESTS, the engine's module (if it
+# is one) is in $FERROTRACE_KDIR. Other selftests with their own client and engine give the names in
+# $RELAY_CLIENT and $RELAY_ENGINE.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -54,9 +57,9 @@ for t in $tests; do
 	status=$?
 	dmesg >"$work/dmesg"
 	took_in_log "$work/dmesg"
-	# what the harness says of failures, without its results: they come from judge.awk
+	# the harness's messages about failures, without its results: judge.awk prints those
 	echo "# $t: $(tail -n 1 "$log" | sed 's/^# //')"
-	# What is said while a test runs is said of it.
+	# Messages during a test are about that test.
 	awk '/^#  RUN/ { name = $3 ": " }
 	     !/^((not )?ok |1\.\.|TAP |# *(RUN|OK) |# (Starting|Totals|FAILED|PASSED))/ { sub(/^[# ]*/, "# " name); print }
 	     /^(not )?ok / { name = "" }' "$log"
@@ -71,7 +74,7 @@ for t in $tests; do
 	fi
 	cat "$work/this" >>"$work/results"
 
-	# what the kernel complains about belongs to the test that ran
+	# a complaint of the kernel belongs to the test that ran
 	awk '/relay(_fast)?_selftest: RUN / { name = $NF }
 	     /WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|kmemleak:/ {
 		print name ? name : "'"$t"'.log", $0

@@ -33,7 +33,7 @@ static ssize_t into(int fd, int pipe, size_t len)
 	return splice(fd, NULL, pipe, NULL, len, SPLICE_F_NONBLOCK);
 }
 
-/* What is in a non-blocking pipe or socket, which it leaves. */
+/* Returns true if a non-blocking pipe or socket has @want, which it consumes. */
 static bool holds(int fd, const struct bytes *want)
 {
 	struct bytes got = {};
@@ -59,7 +59,7 @@ static bool holds_records(int fd, unsigned int seq, unsigned int len, unsigned i
 	return equal;
 }
 
-/* As much of a file through a pipe as goes in. */
+/* Moves as much of a file through a pipe as fits. */
 static bool through_pipe_once(int fd, int *p, struct bytes *got)
 {
 	uint8_t part[4096];
@@ -139,7 +139,7 @@ TEST_F(splice, small_pieces)
 	ASSERT_TRUE(bytes_equal(&got, &want));
 }
 
-/* What is poked into the buffer shows in the pipe. */
+/* Bytes poked into the buffer show in the pipe. */
 TEST_F(splice, nothing_is_copied)
 {
 	uint8_t want[1000], got[1000];
@@ -167,7 +167,7 @@ TEST_F(splice, consumed_when_the_pipe_has_been_read)
 	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
 	ASSERT_TRUE(state("cpu0.consumed=0 cpu0.full=1"));
 	ASSERT_EQ(0, result_of("write cpu=0 len=4096"));
-	/* but for the last byte */
+	/* all except the last byte */
 	ASSERT_EQ(4095, read(self->p[0], part, 4095));
 	ASSERT_EQ(0, info("cpu0.consumed"));
 	ASSERT_EQ(1, read(self->p[0], part + 4095, 1));
@@ -206,7 +206,7 @@ TEST_F(splice, the_client_does_not_consume_what_is_in_a_pipe)
 	ASSERT_EQ(2, result_of("write cpu=0 len=4096 count=3"));
 }
 
-/* Reports of one at a time, which readers make for what they have read, add up. */
+/* Readers report sub-buffers one at a time, and the reports add up. */
 TEST_F(splice, reports_behind_what_is_in_a_pipe_are_kept)
 {
 	struct bytes want = {};
@@ -226,7 +226,7 @@ TEST_F(splice, reports_behind_what_is_in_a_pipe_are_kept)
 	ASSERT_TRUE(cpu_reads(0, &want));
 }
 
-/* In overwrite mode, what is in a pipe is the last thing to be overwritten: never. */
+/* In overwrite mode, data in a pipe is never overwritten. */
 TEST_F(splice, the_pipe_keeps_its_bytes_in_overwrite_mode)
 {
 	int fd = OPEN("subbuf=4096 n=2 mode=overwrite");
@@ -453,7 +453,7 @@ TEST_F(splice, sendfile_to_a_socket)
 	ASSERT_EQ(8, result_of("write cpu=0 len=1024 count=20"));
 }
 
-/* Who has a page pinned for long has it from a mapping, and not from a pipe. */
+/* A long-term pin is one of a mapping's page, and not of a pipe's. */
 TEST_F(splice, a_long_term_pin_does_not_stop_the_writer)
 {
 	struct bytes want = {};
@@ -470,7 +470,10 @@ TEST_F(splice, a_long_term_pin_does_not_stop_the_writer)
 	ASSERT_EQ(20, result_of("write cpu=0 len=1024 count=20"));
 }
 
-/* Sub-buffers of 256 pages, the first of which has been through a pipe; some pages are kept beyond that. */
+/*
+ * Sub-buffers of 256 pages, the first of which has been through a pipe; some pages are kept longer
+ * than that.
+ */
 static bool kept_pages(int fd, int *p, unsigned int first, unsigned int count, unsigned int times)
 {
 	struct bytes got = {}, want = {};
@@ -498,7 +501,7 @@ TEST_F(splice, a_page_that_is_kept_is_waited_for)
 	ASSERT_EQ(1, result_of("write cpu=0 len=65536"));
 }
 
-/* As many references as the kernel counts for a pin, which nobody can have of a page that has not been mapped. */
+/* As many references as the kernel counts for a pin, which an unmapped page cannot have. */
 TEST_F(splice, references_that_look_like_a_pin)
 {
 	int fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
@@ -507,7 +510,10 @@ TEST_F(splice, references_that_look_like_a_pin)
 	ASSERT_EQ(1, result_of("write cpu=0 len=65536"));
 }
 
-/* With interrupts off the writer looks at some of them only, goes on the next time, and counts what is lost. */
+/*
+ * With interrupts off the writer examines some of them only, continues the next time, and counts
+ * the lost ones.
+ */
 TEST_F(splice, many_pages_that_are_kept)
 {
 	int lost, fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
@@ -525,8 +531,8 @@ TEST_F(splice, many_pages_that_are_kept)
 }
 
 /*
- * Writes, flushes and splices of all sizes; the buffer never fills, so that
- * every byte has to come out in order.
+ * Writes, flushes and splices of all sizes; the buffer never fills, so every byte must be read in
+ * order.
  */
 static bool random_stream(int *p, unsigned int subbuf, unsigned int n)
 {

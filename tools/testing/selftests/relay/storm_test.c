@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * All CPUs write, in threads and in hard interrupts, while others read. Every
- * byte that comes out is checked, and every record that does not is counted.
+ * All CPUs write, in threads and in hard interrupts, while others read. Every byte that is read is
+ * checked, and every missing record is counted.
  */
 #include "relay_test.h"
 
@@ -49,7 +49,7 @@ static bool check_record(struct checker *c, const uint8_t *p, size_t len)
 	return true;
 }
 
-/* Whole records off the front of @p; returns what was not one. */
+/* Checks whole records at the start of @p; returns the size of the rest. */
 static size_t check_bytes(struct checker *c, const uint8_t *p, size_t len)
 {
 	struct rst_head head;
@@ -191,10 +191,10 @@ struct storm {
 	unsigned int count;
 	bool global, map, pipe, callback;
 	bool flush;		/* flush all the time */
-	bool hotplug;		/* the last CPU does not write, but comes and goes */
+	bool hotplug;		/* the last CPU does not write, but is taken down and up */
 };
 
-/* All of what the writers tried either came out or was counted as lost. */
+/* Every record that the writers tried was either read or counted as lost. */
 static bool accounted(const struct storm *s, struct drain *d, unsigned int cpu)
 {
 	unsigned long long tried = 0, lost;
@@ -206,7 +206,7 @@ static bool accounted(const struct storm *s, struct drain *d, unsigned int cpu)
 			long long n = info("cpu%u.%s", c, ctx ? "irq" : "task");
 
 			tried += n;
-			/* those after the last one that was seen */
+			/* records after the last one that was seen */
 			d->check.missing += n - d->check.next[c][ctx];
 		}
 	}
@@ -291,7 +291,7 @@ static bool storm(const struct storm *s)
 		ASSERT_TRUE(storm(&name##_storm));			\
 	}
 
-/* What most of them have in common. */
+/* Common to most of them. */
 #define REFUSES		.open = "mode=nooverwrite", .callback = true
 #define PAGES(subbufs)	.subbuf = 4096, .n = (subbufs), .count = 6000
 #define FROM_IRQS(fn)	.how = "fn=" fn " len=200 vary=1 irq=3 period=700"
@@ -341,7 +341,7 @@ TEST_F_TIMEOUT(storm, map_while_a_cpu_comes_and_goes, 120)
 	ASSERT_TRUE(storm(&s));
 }
 
-/* Whatever users may do to a channel that is being written, at once. */
+/* All operations of users on a channel that is being written, at once. */
 static void *meddle(void *arg)
 {
 	int *finished = arg;
@@ -408,7 +408,7 @@ TEST_F_TIMEOUT(storm, everything_at_once, 120)
 	ASSERT_TRUE(bytes_equal(&got, &want));
 }
 
-/* After an overwriting storm what is left are the last records, whole. */
+/* After an overwriting storm the last records are left, whole. */
 TEST_F_TIMEOUT(storm, overwrite_leaves_the_last, 120)
 {
 	static struct checker c[MAX_CPUS];
@@ -439,8 +439,8 @@ TEST_F_TIMEOUT(storm, overwrite_leaves_the_last, 120)
 }
 
 /*
- * What a reader reports of a buffer that is reset at that moment is not taken for a report of the
- * new one.
+ * A reader's report about a buffer that is being reset does not count as a report about the new
+ * one.
  */
 TEST_F(storm, reset_while_a_reader_reports)
 {

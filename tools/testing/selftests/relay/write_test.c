@@ -414,7 +414,7 @@ TEST_F(write, flush_into_full_then_write)
 {
 	struct bytes want = {};
 
-	/* the flush finishes the last sub-buffer; nothing fits any more */
+	/* the flush finishes the last sub-buffer; the buffer is full */
 	CTL("open subbuf=4096 n=2");
 	CTL("write cpu=0 len=4096 count=2");
 	CTL("flush");
@@ -477,9 +477,9 @@ TEST_F(write, switch_subbuf_full)
 }
 
 /*
- * A record that needs a new sub-buffer wakes the poller, and who traces that writes another one,
- * which fits after the end of what is just being finished. What is returned as written has to be
- * in the buffer.
+ * A record that needs a new sub-buffer wakes the poller, and a tracer of that writes another one,
+ * which fits after the end of the sub-buffer that is being finished. Records that the writes report
+ * as written must be in the buffer.
  */
 static bool written_by_a_tracer(const char *global, const char *fn)
 {
@@ -510,7 +510,7 @@ TEST_F(write, a_tracer_of_a_switch_writes)
 	ASSERT_TRUE(written_by_a_tracer("global=1", "fn=try"));
 }
 
-/* What it traces is relay_write() of <linux/relay.h>. */
+/* It traces relay_write() of <linux/relay.h>. */
 TEST_F(write, a_tracer_of_a_switch_in_the_header_writes)
 {
 	ASSERT_TRUE(written_by_a_tracer("", "fn=write"));
@@ -518,8 +518,8 @@ TEST_F(write, a_tracer_of_a_switch_in_the_header_writes)
 }
 
 /*
- * Who interrupts subbuf_start() and writes with relay_write() is refused, and harms no other record; once the callback
- * has reserved bytes in a free sub-buffer he writes after them.
+ * A writer that interrupts subbuf_start() and calls relay_write() is refused, and harms no other
+ * record; once the callback has reserved bytes in a free sub-buffer, it writes after them.
  */
 static bool written_within_subbuf_start(unsigned int reserve, unsigned int nested)
 {
@@ -537,7 +537,7 @@ static bool written_within_subbuf_start(unsigned int reserve, unsigned int neste
 	ok = ok && info("nested") == 1 + nested && info("nested_ok") == nested && info("lost") == 1;
 	fd = open_cpu(0);
 	ok = ok && !read_all(fd, &got, 4096);
-	/* four records, reserved bytes, what was nested, and the fifth record */
+	/* four records, reserved bytes, the nested record, and the fifth record */
 	bytes_records(&want, 0, 0, (4096 - 96 - reserve) / 4, 4);
 	ok = ok && got.len == reserve + want.len + reserve + nested * 64 + 1000 &&
 	     !memcmp(got.data + reserve, want.data, want.len);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Checks what samples/relay_boot.c recorded of this boot: check.py RECORDING, as "ferrotrace relay record" left it.
+"""Checks the records of samples/relay_boot.c of this boot: check.py RECORDING, a directory of
+"ferrotrace relay record".
 
 Prints KTAP. FERROTRACE names the command.
 """

@@ -53,7 +53,7 @@ TEST_F(hotplug, offline_cpu_stays_readable)
 	ASSERT_EQ(18, seen.records);
 }
 
-/* Records that the CPU writes while it goes online and offline, many times over. */
+/* The CPU writes records while it is being taken online and offline, many times over. */
 TEST_F_TIMEOUT(hotplug, nothing_is_lost_on_the_way, 120)
 {
 	struct seen seen = { .cpu = CPU, .subbuf = 65536 };
@@ -73,7 +73,7 @@ TEST_F_TIMEOUT(hotplug, nothing_is_lost_on_the_way, 120)
 	ASSERT_EQ(info("cpu3.task.refused"), info("lost"));
 }
 
-/* CPUs go offline and online in a storm, also those of the files' readers. */
+/* CPUs are taken offline and online in a storm, also the readers' CPUs. */
 TEST_F_TIMEOUT(hotplug, in_a_storm, 240)
 {
 	struct reader r[4] = {};

@@ -7,7 +7,7 @@
 
 RELAY_FIXTURE(nest);
 
-/* Only 24 may be open; whoever opens more loses those, and nothing else. */
+/* Only 24 may be open; a writer that opens more loses those, and no others. */
 TEST_F(nest, too_many)
 {
 	struct seen seen = { .cpu = 1 };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Opening and closing channels: what is refused, what is left behind (nothing), and under load.
- */
+/* Opening and closing channels: refusals, leaks, and both under load. */
 #include "relay_test.h"
 #include "load.h"
 #include "reader.h"
@@ -187,7 +185,10 @@ TEST_F(open, same_name_twice)
 	CTL("open subbuf=4096 n=4");
 }
 
-/* "cpu" and "cpu1" have a file in common on the second CPU only: what was made before it has to go. */
+/*
+ * "cpu" and "cpu1" have a file in common on the second CPU only: the first CPU's file must be
+ * removed again.
+ */
 TEST_F(open, same_name_of_a_later_file)
 {
 	CTL("open other=1 name=cpu1 subbuf=4096 n=4");
@@ -253,7 +254,7 @@ TEST_F(open, cpu_comes_up_after_the_directory_was_removed)
 
 #define OPEN_LARGE	"open subbuf=1048576 n=8 dir=root name=fst_killed/cpu"
 
-/* In a process that is killed meanwhile: nothing is left of it. */
+/* In a process that is killed during it: no trace of the channel is left. */
 static bool killed_while_opening(const char *command)
 {
 	return killed_in(command) && info("result") == EINTR && !info("open") &&
@@ -343,7 +344,7 @@ TEST_F_TIMEOUT(open, users_while_channels_come_and_go, 120)
 	ASSERT_EQ(0, files());
 }
 
-/* The channel is being written when its client goes. */
+/* The channel is being written when its client is unloaded. */
 static bool unload_round(void)
 {
 	const char *engine = getenv("RELAY_ENGINE_KO");
@@ -359,7 +360,10 @@ static bool unload_round(void)
 	return !module_load();
 }
 
-/* What a client has not closed is closed when it goes; who has a file open keeps the buffer. */
+/*
+ * Channels that a client has not closed are closed when it is unloaded; an open file keeps its
+ * buffer.
+ */
 TEST_F(open, client_goes_without_closing)
 {
 	uint8_t buf[4096];

@@ -18,7 +18,7 @@ TEST_F(poll, empty)
 RELAY_FIXTURE(watermark);
 FIXTURE_VARIANT(watermark)
 {
-	uint64_t asked;		/* what the reader writes there */
+	uint64_t asked;		/* value that the reader writes there */
 	uint64_t start;		/* position of the reader, a multiple of 128 */
 	uint64_t due;		/* bytes that are then to be there */
 	bool epoll;
@@ -73,7 +73,7 @@ TEST_F(poll, lower_watermark)
 	ASSERT_EQ(0, poll_now(m.fd));
 	m.reader->watermark = 512;
 	ASSERT_EQ(READABLE, poll_now(m.fd));
-	/* the writer's limit was for the end of the sub-buffer, and has to come down */
+	/* the writer's limit was for the end of the sub-buffer, and must be lowered */
 	m.reader->watermark = 640;
 	start_waiter(&w, m.fd);
 	CTL("write cpu=1 len=120");
@@ -99,8 +99,8 @@ TEST_F(poll, lower_watermark_of_an_offline_cpu)
 }
 
 /*
- * How often the interrupt of irq_work comes, if everything is written in it and before it, to a reader that waits by epoll
- * and does not read. A few are the kernel's own.
+ * Returns how often the interrupt of irq_work is raised, if everything is written in it and before
+ * it, to a reader that waits by epoll and does not read. A few are the kernel's own.
  */
 #define FEW	12
 
@@ -120,7 +120,10 @@ static bool wakes_few_times(int flags)
 	return few && ready;
 }
 
-/* One wake-up for the first sub-buffer, one for what is lost; none for what they make somebody write. */
+/*
+ * One wake-up for the first sub-buffer, one for lost records; none for records that the wake-ups
+ * themselves cause.
+ */
 TEST_F(poll, wakes_once_for_what_is_lost)
 {
 	ASSERT_TRUE(wakes_few_times(0));
@@ -168,8 +171,8 @@ FIXTURE_VARIANT_ADD(rounds, subbuf) { .subbuf = 1024, .n = 4, .bytes = 1024, .st
 FIXTURE_VARIANT_ADD(rounds, half) { .subbuf = 64, .n = 2, .bytes = 64, .step = 32, .watermark = ~0ull };
 
 /*
- * The writer writes exactly as much as the reader waits for, while the reader goes to sleep. A wake-up that
- * is lost ends in a timeout, a sub-buffer that is burnt in another position.
+ * The writer writes exactly as much as the reader waits for, while the reader is about to sleep. A
+ * lost wake-up ends in a timeout, a wasted sub-buffer in another position.
  */
 TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 {
@@ -197,14 +200,16 @@ TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 		set_consumed(&m, position);
 	}
 	CTL("roundsend");
-	/* the writer expects what the reader is going to ask for; others stop the CPU now and then */
+	/*
+	 * the writer predicts the reader's next watermark; other writers stop the CPU now and then
+	 */
 	ASSERT_GT(rounds / 10, stops(1) - before);
 	ASSERT_EQ((uint64_t)rounds * variant->bytes, produced(&m));
 	ASSERT_EQ(rounds * (variant->bytes / variant->step), seen.records);
 	ASSERT_EQ(0, m.ctl->lost);
 }
 
-/* Full below the watermark: what the writer cannot write tells the reader. */
+/* Full below the watermark: the writer's failed record wakes the reader. */
 TEST_F(poll, stall_wakes)
 {
 	struct mapped m = OPEN_MAPPED(1, "subbuf=64 n=2");

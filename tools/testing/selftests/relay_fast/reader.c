@@ -182,7 +182,7 @@ static void sleep_on(struct reader *r, int fd)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	r->sleeps++;
-	/* short: the reader is told to stop by a variable */
+	/* short: a variable stops the reader */
 	poll(&p, 1, 50);
 }
 
@@ -212,7 +212,7 @@ static void read_mapped(struct reader *r)
 	unmap_buffer(&m);
 }
 
-/* All whole records of what has been read. */
+/* Checks all whole records in @b. */
 static void parse(struct seen *s, struct bytes *b)
 {
 	size_t at = 0;

@@ -38,7 +38,7 @@ uint64_t produced(const struct mapped *m);
 uint64_t consumed(const struct mapped *m);
 void set_consumed(struct mapped *m, uint64_t position);
 
-/* What has been seen of a CPU's records, and whether that could be. */
+/* Statistics of a CPU's records that were read, and of errors in them. */
 struct seen {
 	unsigned int cpu;
 	unsigned int subbuf;	/* not 0: records are by plan */
@@ -56,12 +56,14 @@ struct seen {
 /* The next record, all of it. False, with a message, if it is not one that has been written there. */
 bool see(struct seen *s, const struct relay_fast_record *record);
 
-/* Everything that is committed; in an overwrite channel what was left, and no damaged record. */
+/*
+ * Reads all committed records; in an overwrite channel the remaining ones, and no damaged record.
+ */
 void drain_mapped(struct mapped *m, struct seen *s, uint64_t *position);
 
 enum how { MAPPED, READ, NR_HOW };
 
-/* A thread that reads a CPU's buffer until it is told to stop and nothing is left. */
+/* A thread that reads a CPU's buffer until it is stopped and the buffer is empty. */
 struct reader {
 	unsigned int cpu;
 	enum how how;

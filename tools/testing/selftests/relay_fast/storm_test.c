@@ -18,7 +18,7 @@ struct storm {
 	unsigned int period;		/* microseconds between the timers' interrupts */
 	uint64_t watermark;
 	size_t step;			/* bytes a read(), 0 for 65536 */
-	bool (*how)(unsigned int cpu);	/* whether the CPU's buffer is mapped */
+	bool (*how)(unsigned int cpu);	/* returns true if the CPU's buffer is mapped */
 	unsigned int inside;		/* NMIs to see inside of other contexts' records */
 };
 
@@ -62,7 +62,9 @@ static bool storm_on(const struct storm *s)
 	return true;
 }
 
-/* Each record that was tried has been read, given up, or refused and counted; if there is no overwriting. */
+/*
+ * Without overwriting, each record that was tried has been read, given up, or refused and counted.
+ */
 static bool adds_up(struct seen *seen, bool all)
 {
 	unsigned long long lost = 0;
@@ -198,7 +200,7 @@ TEST_F_TIMEOUT(storm, overwrite_tiny, 120)
 	ASSERT_TRUE(weather(&s));
 }
 
-/* A reader that was overtaken goes on with a record, not in the middle of one. */
+/* A reader that was overtaken continues at a record, not in the middle of one. */
 TEST_F_TIMEOUT(storm, overwrite_read, 120)
 {
 	struct storm s = { .subbuf = 4096, .n = 4, .overwrite = true, .period = 500, .how = by_read };
@@ -213,7 +215,7 @@ TEST_F_TIMEOUT(storm, overwrite_read_in_odd_pieces, 120)
 	ASSERT_TRUE(weather(&s));
 }
 
-/* A flight recorder: nobody reads, and then the last records are there, without a gap. */
+/* A flight recorder: without a reader, the last records are left, without a gap. */
 TEST_F_TIMEOUT(storm, what_is_left_after_overwriting, 120)
 {
 	struct storm s = { .subbuf = 4096, .n = 8, .overwrite = true, .period = 500 };
@@ -237,14 +239,14 @@ TEST_F_TIMEOUT(storm, what_is_left_after_overwriting, 120)
 			struct fst_plan plan;
 			uint32_t tried = info("cpu%u.%s.tried", cpu, ctx_name[i]);
 
-			/* those that fit nowhere are refused still */
+			/* records that fit nowhere are still refused */
 			refused += info("cpu%u.%s.refused", cpu, ctx_name[i]);
 			if (!seen.ctx[i].next)
 				continue;
 			do {
 				plan = fst_plan(i, --tried, 4096);
 			} while (plan.len > 4096 - (plan.timed ? 16 : 8));
-			/* by what is known of its number, if the record is too short to have it */
+			/* by the known part of its number, if the record is too short to have it */
 			ASSERT_EQ((tried + 1) & FST_SEQ_MASK, seen.ctx[i].next & FST_SEQ_MASK);
 		}
 		ASSERT_EQ(m.ctl->lost, refused);
@@ -269,7 +271,7 @@ TEST_F(storm, read_gives_whole_records)
 	ASSERT_EQ(0, read(fd, buf, 8));
 }
 
-/* What has been reserved and not committed is not there, nor what comes after it. */
+/* Records that are reserved and not committed are invisible, as are all after them. */
 TEST_F(storm, uncommitted_is_not_seen)
 {
 	struct seen seen = { .cpu = 1 };
@@ -285,7 +287,7 @@ TEST_F(storm, uncommitted_is_not_seen)
 	ASSERT_EQ(3 * 112 + 208, produced(&m));
 	drain_mapped(&m, &seen, &position);
 	ASSERT_FALSE(seen.bad);
-	/* it may be less than is complete, never more */
+	/* it may be less than all complete records, never more */
 	ASSERT_GE(3 * 112, position);
 	ASSERT_EQ(position, read(m.fd, buf, sizeof(buf)));
 	ASSERT_EQ(0, read(m.fd, buf, sizeof(buf)));

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What each boot of the guest does, as root; the last one prints KTAP for all. FERROTRACE is the user-space command, and
-# $FERROTRACE_OUT a directory of the host, where the boots leave each other what they know.
+# Steps of each boot of the guest, as root; the last one prints KTAP for all. FERROTRACE is the
+# user-space command, and $FERROTRACE_OUT a directory of the host, where a boot leaves files for the
+# next one.
 #
-#     run.sh cpus [BEFORE] die    one boot of several, of machines with the same memory and other numbers of processors: looks at
-#     run.sh cpus [BEFORE] end    what the one left whose $FERROTRACE_OUT was BEFORE, and dies, or prints KTAP for both
+#
+#     run.sh cpus [BEFORE] die    one boot of several, of machines with the same memory and other
+#     run.sh cpus [BEFORE] end    numbers of processors: checks the records of the boot with
+#                                 $FERROTRACE_OUT BEFORE, and dies, or prints KTAP for both
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -35,7 +38,7 @@ ctl() { echo "$*" >"$DEBUGFS/$client/ctl"; }
 open_channel() { ctl open reserved=flight subbuf=4096 n=0 flags=1 format=words; }
 recover() { "$FERROTRACE" recover "$@"; }
 
-# live: what a reader sees now, as $out/live.
+# live: a reader's view of the records now, as $out/live.
 live() {
 	local cpu
 	rm -rf "$out/live"
@@ -44,7 +47,7 @@ live() {
 	sync
 }
 
-# write_some N: records of tasks and of interrupts on all CPUs, some of which have been overwritten then if N is large.
+# write_some N: records of tasks and of interrupts on all CPUs; if N is large, some are overwritten.
 write_some() {
 	local cpu
 	for cpu in "${cpus[@]}"; do
@@ -80,7 +83,7 @@ formats() {
 	if type babeltrace2 >/dev/null 2>&1; then
 		[ "$(babeltrace2 "$work/as.ctf" | wc -l)" = "$n" ] || return 1
 	fi
-	# Without a line of what it means to be words.
+	# The channel's format is "words", without a line that describes them.
 	"$FERROTRACE" relay merge "$work/rec" --json | grep -c '"time"'
 	cmp "$work/rec/format" <(printf words)
 }
@@ -111,13 +114,14 @@ commands() {
 		refused "Invalid" bash -c "echo 'find a-name-that-no-command-line-can-have' >$flight/control"
 }
 
-# The half that the last boot left stays what it is while a channel is opened, written and closed.
+# The half that the last boot left does not change while a channel is opened, written and closed.
 kept() {
 	cp "$flight/flight" "$work/before" && open_channel && write_some 3000 && ctl close && open_channel && write_some 10 &&
 		cmp "$work/before" "$flight/flight" && grep -q '^flight bytes=8388608 channel=1 left=1$' "$flight/control"
 }
 
-# A reader of a channel that is closed has its memory: another one does not come into it, and nothing of what was left is given up.
+# A reader of a closed channel holds its memory: another channel is not placed there, and the old
+# records are not dropped.
 readers() {
 	exec 4<"$DEBUGFS/$client/cpu0"
 	ctl close && refused "temporarily unavailable" open_channel &&
@@ -127,7 +131,8 @@ readers() {
 	[ $status = 0 ] && open_channel && ctl close
 }
 
-# A page of it in a pipe stays there without a file or a mapping: what another channel writes is not to be seen in it.
+# A page of it in a pipe stays there without a file or a mapping: the records of another channel
+# must not show in it.
 in_a_pipe() {
 	local bytes held status fd
 	open_channel || return 1
@@ -146,7 +151,7 @@ torn() {
 	recovered panic && warned "cpu 1: 1 records were being written" && warned . && records same "$out/live" "$work/rec" 0 1 2 3
 }
 
-# A record that is copied by one call is told as well, and nothing else is left out.
+# A record that one call copies is reported as well, and nothing else is left out.
 cut() {
 	recovered panic && warned "cpu 1: 1 records were being written" && warned . && records same "$out/live" "$work/rec" 0 1 2 3
 }
@@ -168,7 +173,7 @@ dropped() {
 	recovered panic --drop && nothing && ! [ -e "$flight/flight" ] && refused "No data" bash -c "echo drop flight >$flight/control"
 }
 
-# The module goes, and comes again: the next channel is in the memory as before.
+# The module is unloaded and loaded again: the next channel is in the memory as before.
 reloaded() {
 	if ! [ -e "$MODULE_DIR/ferrotrace_fast_relay.ko" ]; then
 		skip="built in"
@@ -180,7 +185,7 @@ reloaded() {
 
 restarted() { recovered restart && not_warned && records same "$out/live" "$work/rec" 0 1 2 3; }
 
-# Nothing vouches for them, but they are there.
+# They have no checksum, but they can be recovered.
 reset() {
 	recovered unknown && warned "records have no checksum: they look right" 4 && warned . 4 &&
 		records same "$out/live" "$work/rec" 0 1 2 3 || return 1
@@ -196,7 +201,7 @@ moved() {
 
 start() { open_channel && write_some "$1" && live; }
 
-# die CMD: after this nothing runs any more in this boot.
+# die CMD: the last command of this boot.
 die() {
 	sync
 	eval "$1"
@@ -204,7 +209,7 @@ die() {
 	echo "not ok $((count + 1)) boot $boot did not end"
 }
 
-# What a machine with another number of processors has left.
+# Recovers the records of a machine with another number of processors.
 elsewhere() {
 	local there
 	mapfile -t there < <(find "$before/live" -name 'cpu*' | sed 's/.*cpu//')

@@ -93,7 +93,7 @@ void kst_send_nmi(unsigned int cpu, void (*fn)(void *arg), void *arg)
 {
 	struct call *call = &per_cpu(nmi_async, cpu);
 
-	/* One at a time: two that arrive together are one. */
+	/* One at a time: two that arrive together are merged. */
 	while (!smp_load_acquire(&call->done))
 		cpu_relax();
 	call->fn = fn;

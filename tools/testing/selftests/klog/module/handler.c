@@ -14,7 +14,7 @@
 
 struct handler {
 	atomic_t count;
-	/* what must not be: called once it is gone, torn messages, interrupts on, twice at a time */
+	/* defects: called after its removal, torn messages, interrupts on, two calls at a time */
 	atomic_t late;
 	atomic_t torn;
 	atomic_t irqs_on;
@@ -127,8 +127,9 @@ static bool is_called(struct handler *h)
 }
 
 /*
- * Replaces and removes handlers; each must not be called once that has returned. In some rounds they are called meanwhile, in
- * the others it is as it comes.
+ * Replaces and removes handlers; a removed handler must not be called once the removal has
+ * returned. In some rounds the handlers are called in between, in the others timing is left to
+ * chance.
  */
 int kst_churn(unsigned int rounds)
 {

@@ -44,7 +44,7 @@ int kst_storm_start(unsigned int count, bool with_nmi);
 void kst_storm_end(void);
 int kst_storm_wait(void);
 
-/* stall.c: whether to wait for the page, and how many do */
+/* stall.c: makes accesses to the page wait or not, and returns how many do */
 void kst_stall(bool wait);
 int kst_stalled(void);
 int kst_stall_init(struct dentry *dir);

@@ -126,7 +126,7 @@ static int unlocked_command(const struct ctl_args *a)
 	return -EOPNOTSUPP;
 }
 
-/* Those that come and go do so beside a storm that somebody waits for. */
+/* Registering and unregistering run at the same time as a storm, which a command waits for. */
 static int command(const struct ctl_args *a)
 {
 	if (ctl_is(a, "churn") || ctl_is(a, "register") || ctl_is(a, "unregister"))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A message of the tests, for the module and the programs: every byte follows
- * from the head, so a reader can check what it gets, and what it does not get
- * shows as a gap in the sequence.
+ * A message of the tests, for the module and the programs: every byte follows from the head. A
+ * reader can check all bytes that it gets, and lost messages show as a gap in the sequence.
  */
 #ifndef _KLOG_SELFTEST_RECORD_H
 #define _KLOG_SELFTEST_RECORD_H
@@ -27,7 +26,7 @@ static inline __u8 kst_byte(const struct kst_head *head, unsigned int i)
 	return head->seq * 31 + head->cpu * 7 + head->context * 3 + i;
 }
 
-/* @head is that of a message with @len bytes at hand */
+/* Returns true if @head is the head of a message with @len bytes at hand */
 static inline int kst_head_good(const struct kst_head *head, unsigned long len)
 {
 	return head->magic == KST_MAGIC && head->len >= sizeof(*head) &&

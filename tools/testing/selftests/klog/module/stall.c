@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A page to be mapped, debugfs klog_selftest/stall, that is not there until
- * somebody says so: who writes from it to another file waits in the operation
- * of that file. It is full of ones, as text.
+ * A page to map, debugfs klog_selftest/stall, that is absent until a command makes it present: a
+ * task that writes from it to another file waits in the operation of that file. It is full of ones,
+ * as text.
  */
 #include <linux/debugfs.h>
 #include <linux/fs.h>

@@ -67,7 +67,7 @@ static int storm_thread(void *arg)
 	hrtimer_setup(&sc->timer, storm_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	hrtimer_start(&sc->timer, us_to_ktime(200), HRTIMER_MODE_REL_PINNED_HARD);
 	for (i = 0; (i < messages || !all_contexts()) && !READ_ONCE(ending); i++) {
-		/* The length is that of its number: no other task logs here for this context. */
+		/* Its number gives its length: no other task logs here for this context. */
 		log_one(KST_TASK);
 		if (i % 64 == 0)
 			cond_resched();

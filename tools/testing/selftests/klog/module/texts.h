@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The texts that klog_printk() is tested with, made on both sides: who includes
- * this has defined TEXT(number, format, ...).
+ * Texts for the tests of klog_printk(), made on both sides: the including file defines TEXT(number,
+ * format, ...).
  */
 TEXT(0, "plain");
 TEXT(1, "%s-%d-%u-%#x-%lld-%c-%%", "text", -5, 7U, 255, -1LL << 40, 'c');

@@ -367,9 +367,9 @@ static void stack_trace(void)
 
 /*
  * A detour is new code, which a task may reach without a return from an exception. Every CPU is
- * synchronised before hits resume in it, which is when the probe is reported as optimised. There is
- * no jump yet, for which they are synchronised again: this task does not sleep, and RCU tasks waits
- * for it.
+ * synchronised before hits resume in it, which is when the probe is reported as optimised. CPUs are
+ * synchronised again for the jump, which is not placed yet: this task does not sleep, and RCU tasks
+ * waits for it.
  */
 static void told(void)
 {

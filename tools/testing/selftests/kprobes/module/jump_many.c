@@ -90,7 +90,7 @@ static void many_around(void)
 		many_jumps(true);
 }
 
-/* The log has it, and perf if it is asked to sample what is printed. */
+/* Prints the stack to the log, and to perf if it samples printed lines. */
 PRE_HANDLER(dump, container_of(p, struct kst_hit, kp)->pre++; dump_stack());
 
 static noinline __noclone unsigned long kst_jump_dumped(unsigned long arg)

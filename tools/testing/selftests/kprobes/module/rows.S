@@ -447,7 +447,9 @@ kst_many:
 .endr
 	.noaltmacro
 
-/* One function with as many instructions to probe, KST_LONG_STEP bytes apart, each of which adds 1. */
+/*
+ * A function with KST_MANY instructions to probe, KST_LONG_STEP bytes apart, each of which adds 1.
+ */
 SYM_FUNC_START(kst_long)
 	mov	%rdi, %rax
 SYM_INNER_LABEL(kst_long_first, SYM_L_GLOBAL)

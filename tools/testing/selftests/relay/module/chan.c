@@ -29,7 +29,10 @@ static int subbuf_index(struct rchan_buf *buf, void *subbuf)
 /* Longest time to hold a task: interrupts are off. */
 #define HOLD_MOST_MS	15000
 
-/* If somebody is to be held here: stay, with the switch half done, until released or for a while after another command. */
+/*
+ * Holds a writer here, if requested, with the switch half done: until released, or for some time
+ * after another command.
+ */
 void rst_hold_here(enum rst_hold where)
 {
 	unsigned int ms = READ_ONCE(rst.hold_ms);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A CPU that is slow to come up: it is kept after relay has prepared for it,
- * and before it is online, until a channel has been opened or, as the opener may wait for the CPU, for 2 s from then.
+ * A CPU that is slow to start: it waits after relay has prepared for it, and before it is online,
+ * until a channel has been opened or, as the opener may wait for the CPU, for 2 s from then.
  */
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
@@ -28,7 +28,7 @@ static int prepare(unsigned int cpu)
 	return 0;
 }
 
-/* CPUs that have gone down */
+/* CPUs that were taken down */
 static atomic_t gone_down = ATOMIC_INIT(0);
 
 static int dead(unsigned int cpu)
@@ -55,7 +55,7 @@ bool rst_wait_down(int before)
 	return false;
 }
 
-/* slowcpu cpu=: the next time that it comes up */
+/* slowcpu cpu=: the next time that it starts */
 int rst_slow_cpu(const struct ctl_args *a)
 {
 	u64 cpu = 0;
@@ -70,7 +70,7 @@ int rst_slow_cpu(const struct ctl_args *a)
 
 int rst_hotplug_init(void)
 {
-	/* these states come after relay's */
+	/* these states are after relay's */
 	int ret = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN,
 					    "relay_selftest:prepare",
 					    prepare, dead);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * relay_selftest: commands in through debugfs relay_selftest/ctl, state out
- * through relay_selftest/info, relay files beside them.
+ * relay_selftest: commands through debugfs relay_selftest/ctl, state through relay_selftest/info,
+ * relay files in the same directory.
  */
 #include <linux/debugfs.h>
 #include <linux/mm.h>
@@ -142,7 +142,7 @@ static void reset(void)
 	relay_reset(rst.chan);
 }
 
-/* Those that need an open channel. */
+/* Commands that need an open channel. */
 static const struct ctl_command channel_commands[] = {
 	{ "latesetup", rst_late_setup },
 	{ "mode", rst_set_mode },
@@ -165,7 +165,7 @@ static int channel_command(const struct ctl_args *a)
 {
 	if (!rst.chan)
 		return -ENODEV;
-	/* whoever is held is so for this one */
+	/* a held writer waits for this command */
 	WRITE_ONCE(rst.command, ktime_get_mono_fast_ns());
 	return ctl_run(a, channel_commands);
 }
@@ -205,7 +205,7 @@ static void show_buf(struct seq_file *m, unsigned int cpu)
 	seq_printf(m, "cpu%u.refused %u\n", cpu, atomic_read(&c->refused));
 	if (!buf)
 		return;
-	/* what is produced before is not padded afterwards */
+	/* records produced before this are not padded afterwards */
 	produced = smp_load_acquire(&buf->subbufs_produced);
 	seq_printf(m, "cpu%u.produced %zu\n", cpu, produced);
 	seq_printf(m, "cpu%u.consumed %zu\n", cpu, buf->subbufs_consumed);

@@ -2,10 +2,10 @@
 /*
  * relay_selftest.ko: a relay client driven from user space.
  *
- * One channel at a time. Commands come in process context through the debugfs
- * file "ctl" and are serialised by rst.lock; the callbacks run in whatever
- * context relay calls them in and touch only atomics, except the two file
- * callbacks, which take rst.slot_lock (inside rst.lock or the hotplug lock).
+ * One channel at a time. Commands arrive in process context through the debugfs file "ctl" and are
+ * serialised by rst.lock. The callbacks run in any context in which relay calls them and touch only
+ * atomics, except the two file callbacks, which take rst.slot_lock (inside rst.lock or the hotplug
+ * lock).
  */
 #ifndef _RELAY_SELFTEST_H
 #define _RELAY_SELFTEST_H
@@ -80,15 +80,15 @@ struct rst_state {
 	int fail;			/* number of the call to fail, or -1 */
 	int kill;			/* of the call that kills its task, or -1 */
 	int wait_down;			/* of the call that waits for a CPU to go down, or -1 */
-	bool went_down;			/* and whether one did */
-	int down_before;		/* CPUs that had gone down before */
+	bool went_down;			/* a CPU was taken down during it */
+	int down_before;		/* CPUs that were taken down before */
 	umode_t perm;
 
 	enum rst_mode mode;
 	size_t reserve;
 	raw_spinlock_t write_lock;	/* the writers of a global buffer */
 
-	/* what the callbacks saw */
+	/* records of the callbacks */
 	struct mutex slot_lock;		/* from here to private_ok */
 	struct rst_slot slot[RST_MAX_SLOTS];
 	unsigned int creates, removes;
@@ -100,10 +100,10 @@ struct rst_state {
 	atomic_t starts, first_starts;
 	atomic_t last_index, last_prev;
 	atomic_t hold;			/* enum rst_hold */
-	unsigned int hold_ms;		/* after a command has come; 0: until released */
-	ktime_t command;		/* when the last one came */
+	unsigned int hold_ms;		/* after a command was received; 0: until released */
+	ktime_t command;		/* time of the last one */
 	bool coming_up;			/* a slow CPU */
-	bool opening;			/* a channel, since the CPU has been told to be slow */
+	bool opening;			/* a channel, since the CPU was set to be slow */
 
 	struct rst_cpu cpu[NR_CPUS];
 };

@@ -131,7 +131,7 @@ static void unlock_buffer(unsigned long flags)
 		local_irq_restore(flags);
 }
 
-/* What the engine does against other CPUs, without a lock of ours. */
+/* Writes through the engine's own exclusion of other CPUs, without a lock of ours. */
 static bool try_record(const u8 *data, u32 len)
 {
 	unsigned long flags;
@@ -157,7 +157,7 @@ u64 rst_lost(void)
 #endif
 }
 
-/* As the entry code of an NMI does, as far as in_nmi() goes. */
+/* As the entry code of an NMI does, as far as in_nmi() is concerned. */
 static bool try_record_in_nmi(const u8 *data, u32 len)
 {
 	unsigned long flags;
@@ -214,7 +214,7 @@ static void notrace write_nested(void)
 	local_irq_restore(flags);
 }
 
-/* As a tracer of what subbuf_start() calls, or an NMI, would. */
+/* As a tracer of a function that subbuf_start() calls, or an NMI, would. */
 void rst_nest_at_start(void)
 {
 	const u8 *data;
@@ -361,7 +361,7 @@ out:
 	return ret;
 }
 
-/* What is asked of a buffer, of any length, which may be -1. */
+/* A request to a buffer, of any length, which may be -1. */
 struct length_request {
 	size_t len;
 	size_t result;
@@ -452,9 +452,9 @@ static int hold_where(const char *when)
 }
 
 /*
- * hold cpu= len= [when=any|full|wake] [ms=]: write a record, and return while that
- * write is inside of subbuf_start(), or where it wakes a poller, with interrupts off;
- * until "release", or for so long after the next command has come, which may wait for it.
+ * hold cpu= len= [when=any|full|wake] [ms=]: writes a record, and returns while that write is
+ * inside of subbuf_start(), or where it wakes a poller, with interrupts off. The write is held
+ * until "release", or for @ms after the next command was received, which may wait for it.
  */
 static int hold_command(const struct ctl_args *a)
 {
@@ -494,7 +494,7 @@ static int hold_command(const struct ctl_args *a)
 	return 0;
 }
 
-/* release: let it go on */
+/* release: lets the held write continue */
 void rst_release(void)
 {
 	atomic_set(&rst.hold, RST_NO_HOLD);
@@ -602,7 +602,7 @@ static void storm_write(struct request *r)
 		put_record(r->fn, data, len);
 		unlock_buffer(flags);
 	} else {
-		/* relay's own protection is what is tested */
+		/* the test is about relay's own protection */
 		put_record(r->fn, data, len);
 	}
 }

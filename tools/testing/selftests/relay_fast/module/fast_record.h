@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What relay_fast_selftest.ko writes and the programs check. The bytes are those of the relay
- * selftests' records; here, everything else about a record follows from its context and sequence
- * number too: its length, whether it has a time, how it is written, whether it is given up.
+ * Records that relay_fast_selftest.ko writes and the programs check. They have the bytes of the
+ * relay selftests' records. Here, everything else about a record follows from its context and
+ * sequence number too: its length, if it has a time, how it is written, and if it is given up.
  */
 #ifndef _RELAY_FAST_SELFTEST_RECORD_H
 #define _RELAY_FAST_SELFTEST_RECORD_H

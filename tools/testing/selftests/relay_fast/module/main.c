@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * relay_fast_selftest: commands in through debugfs relay_fast_selftest/ctl, state out through
- * relay_fast_selftest/info, the channel's files beside them.
+ * relay_fast_selftest: commands through debugfs relay_fast_selftest/ctl, state through
+ * relay_fast_selftest/info, the channel's files in the same directory.
  */
 #include <linux/cpu.h>
 #include <linux/debugfs.h>
@@ -187,7 +187,7 @@ static int info_show(struct seq_file *m, void *unused)
 	unsigned int cpu, ctx;
 
 	mutex_lock(&fst.lock);
-	/* No CPU goes online or offline, and writes, between the counts. */
+	/* Holds off CPU hotplug and its writes between the counts. */
 	cpus_read_lock();
 	seq_printf(m, "result %llu\n", fst.result);
 	seq_printf(m, "open %d\n", !!fst.chan);

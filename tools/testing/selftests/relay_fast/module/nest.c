@@ -160,8 +160,9 @@ static long write_until_refused(void *arg)
 }
 
 /*
- * exits cpu= count=: writes so many records, or until one is lost, while whoever leaves the interrupt of irq_work writes a record too; result: how often
- * that was. Needs a reader that waits.
+ * exits cpu= count=: writes @count records, or until one is lost, while a probe at the exit from
+ * the interrupt of irq_work writes a record too. The result is the number of those exits. Needs a
+ * reader that waits.
  */
 int fst_exits(const struct ctl_args *a)
 {

@@ -2,9 +2,9 @@
 /*
  * relay_fast_selftest.ko: a client of fast channels that is driven from user space.
  *
- * One channel at a time, and a second one for what two need. Commands come in process context through the
- * debugfs file "ctl" and are serialised by fst.lock. Writers take no lock: a lane belongs to one context of
- * one CPU.
+ * One channel at a time, and a second one for tests that need two. Commands arrive in process
+ * context through the debugfs file "ctl" and are serialised by fst.lock. Writers take no lock: a
+ * lane belongs to one context of one CPU.
  */
 #ifndef _RELAY_FAST_SELFTEST_H
 #define _RELAY_FAST_SELFTEST_H
@@ -18,7 +18,7 @@
 #include "ctl.h"
 #include "fast_record.h"
 
-/* What one context of one CPU has written, or tried to. */
+/* Counters of one context of one CPU. */
 struct fst_lane {
 	u32 seq;		/* records tried */
 	u32 refused;
@@ -35,8 +35,8 @@ struct fst_state {
 	struct relay_fast *other;
 	u32 subbuf;
 	u64 result;		/* of the last command */
-	u32 ups;		/* CPUs that came up and wrote a record then */
-	bool at_hotplug;	/* whether they do */
+	u32 ups;		/* CPUs that started and wrote a record then */
+	bool at_hotplug;	/* they do */
 	atomic_t downs;		/* CPUs that went down */
 	bool went_down;		/* while a channel was opened, as was */
 	bool meanwhile;		/* another one opened and closed */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What happens while a channel is opened. The engine calls nobody then whom a test could be, so a probe takes
- * vmap() over, which is called once for each buffer: it is called later, or after a signal.
+ * Events while a channel is opened. The engine calls no code of a client then, so a probe takes
+ * vmap() over, which is called once for each buffer: the call is delayed, or made after a signal.
  */
 #include <linux/completion.h>
 #include <linux/debugfs.h>
@@ -17,7 +17,7 @@
 
 #define PATIENCE_MS	60000
 
-/* The task that opens, the buffers that it has come to, and what is to happen at which. */
+/* The opening task, the number of buffers that it has reached, and the buffers at which to act. */
 static struct task_struct *opener;
 static bool inside;
 static u64 buffer, kill_at, wait_at, open_at;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The storm: on each CPU a thread, a timer in softirq, a timer in hard interrupt, and NMIs from everywhere,
- * all of which write.
+ * Storm: on each CPU a thread, a timer in softirq, a timer in hard interrupt, and NMIs from
+ * everywhere, all of which write.
  */
 #include <linux/atomic.h>
 #include <linux/completion.h>
@@ -38,7 +38,7 @@ void fst_send_nmi(unsigned int cpu)
 	__apic_send_IPI_mask(cpumask_of(cpu), NMI_VECTOR);
 }
 
-/* NMIs that arrive together are one: what has been seen may stay behind what was sent. */
+/* NMIs that arrive together are merged: fewer may be seen than were sent. */
 static int nmi_handler(unsigned int type, struct pt_regs *regs)
 {
 	unsigned int cpu = smp_processor_id();
@@ -57,7 +57,10 @@ static unsigned int next_cpu(unsigned int cpu)
 	return cpu < nr_cpu_ids ? cpu : cpumask_first(cpu_online_mask);
 }
 
-/* Not at once: a CPU that is slow, or has the timers of one that went offline too, has to come to other things. */
+/*
+ * Not at once: a slow CPU, or one that also has the timers of an offline CPU, must have time for
+ * other work.
+ */
 static enum hrtimer_restart again(struct hrtimer *timer, ktime_t began)
 {
 	ktime_t now = ktime_get();
@@ -160,7 +163,7 @@ static void wait_for_nmis(void)
 	on_each_cpu(nothing, NULL, true);
 }
 
-/* stormwait: until all threads have finished, and all NMIs have come */
+/* stormwait: until all threads have finished, and all NMIs have been handled */
 int fst_storm_wait(void)
 {
 	int ret = cpu_threads_wait(&threads);
@@ -175,7 +178,7 @@ void fst_storm_stop(void)
 	if (!nmis)
 		return;
 	cpu_threads_stop(&threads);
-	/* those that are on their way must not find the channel closed */
+	/* NMIs that were sent must not find the channel closed */
 	wait_for_nmis();
 	WRITE_ONCE(nmis, false);
 	synchronize_rcu();

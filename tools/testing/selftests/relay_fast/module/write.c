@@ -40,7 +40,7 @@ static void write_in_place(enum fst_ctx ctx, unsigned int depth, unsigned int cp
 		lane->refused++;
 		return;
 	}
-	/* not what the reader may see */
+	/* the reader must not see this */
 	memset(slot.data, 0xee, p->len);
 	for (i = 0; i < p->delay; i++)
 		cpu_relax();
@@ -212,7 +212,7 @@ void fst_release(void)
 }
 
 #ifdef CONFIG_HAVE_HW_BREAKPOINT
-/* What a record is copied from; reading the last 8 bytes is the end of the kernel. */
+/* Source of a copied record; reading the last 8 bytes kills the kernel. */
 static u8 cut_data[40] __aligned(8);
 
 static void cut_here(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs)
@@ -269,7 +269,7 @@ static bool reader_is_behind(unsigned int cpu)
 	struct relay_fast_ctl *ctl = fst_ctl(cpu);
 	struct relay_fast_consumer *reader = (void *)ctl + RELAY_FAST_CONSUMER;
 
-	/* pairs with the reader's release: what it has read may be overwritten */
+	/* pairs with the reader's release: data that it has read may be overwritten */
 	return smp_load_acquire(&reader->consumed) != READ_ONCE(ctl->reserve) >> RELAY_FAST_POSITION_SHIFT;
 }
 
@@ -327,7 +327,7 @@ int fst_rounds_wait(void)
 	return 0;
 }
 
-/* A CPU that has come up writes first thing, and another one before it goes. */
+/* A CPU writes a record as soon as it is online, and another one before it is offline. */
 static int at_hotplug(unsigned int cpu)
 {
 	if (!READ_ONCE(fst.at_hotplug))
