@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Asks the C engine of each of many places of the running kernel whether it would put a jump there, and leaves what it says in
-# $FERROTRACE_OUT/jumps: offset, error of a probe there, and 1 for a jump, a line each. Runs in a guest, as root.
-#   jumps.sh PLACES    what jump-places has written for this kernel
+# Asks the C engine of each of many places of the running kernel if it would place a jump there, and
+# writes its answers to $FERROTRACE_OUT/jumps: offset, error of a probe there, and 1 for a jump, a
+# line each. Runs in a guest, as root.
+#
+#   jumps.sh PLACES    the output of jump-places for this kernel
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
 . "$(dirname "$0")/../lib/testlib.sh"
 set -u

@@ -1,11 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tries a probe on each of many places of the running kernel, under load. Leaves a line for each place in
-# $FERROTRACE_OUT/all_functions: symbol+offset, instruction and error. Runs in a guest, as root.
-#   run.sh PLACES COLUMN [disabled=1]    what probe-places has written, which of its two kernels this is (1 or 2), and whether probes
-#                                        are only registered, not armed
-#   TRACER=function_graph run.sh ...     the same while that tracer traces all functions: what it executes is hit for each of them
+# Tries a probe on each of many places of the running kernel, under load, and writes the results to
+# $FERROTRACE_OUT/all_functions: symbol+offset, instruction and error, a line each. Runs in a guest, as
+# root.
+#
+#   run.sh PLACES COLUMN [disabled=1]    the output of probe-places, the number of this kernel in it
+#                                        (1 or 2); with disabled=1, probes are registered, not armed
+#   TRACER=function_graph run.sh ...     the same while that tracer traces all functions: the code
+#                                        that it executes is hit for each of them
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
 . "$(dirname "$0")/../lib/testlib.sh"
 set -u
@@ -25,7 +28,7 @@ load() {
 		dd if=/dev/zero of="$work/file.$BASHPID" bs=64k count=8 status=none && sync "$work/file.$BASHPID"
 	done
 }
-# Nobody comes by what is disabled.
+# Disabled probes are never hit.
 if [ -z "${3:-}" ]; then
 	load &
 	load &
@@ -47,7 +50,7 @@ if [ "${TRACER:-}" ]; then
 	echo nop >"$tracing/current_tracer"
 fi
 rmmod kprobes_all_functions || bail "it cannot be removed"
-# Somebody comes by, at some.
+# Some probes are hit.
 [ "${3:-}" ] || dmesg | grep -E 'kprobes_all_functions: [1-9][0-9]* hits' || bail "no hits"
 paste -d ' ' <(cut -d ' ' -f 3,4 "$places") <(cut -d ' ' -f 2 "$answers") >"$FERROTRACE_OUT/all_functions"
 [ "$(wc -l <"$FERROTRACE_OUT/all_functions")" = "$(wc -l <"$places")" ]

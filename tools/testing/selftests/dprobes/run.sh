@@ -11,6 +11,6 @@ set -u
 . "$(dirname "$(readlink -f "$0")")/../lib/testlib.sh"
 
 load_ours ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe rust_dprobes
-# At an entry, a hit costs what the trampoline of ftrace costs.
+# At an entry, the cost of a hit includes ftrace's trampoline.
 if [ "${1:-}" = bench ]; then load_ours rust_ftrace_tramp; fi
 exec "${FERROTRACE_KDIR:?set in the guest}/selftests-dprobes/dprobes_test" "$@"

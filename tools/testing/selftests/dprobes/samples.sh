@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# Each of samples/dprobes that no other case of tool.sh runs: it does what its head says. tool.sh reads this, and calls ran_NAME for
-# each of ran_samples.
+# Each of samples/dprobes that no other case of tool.sh runs: it behaves as its head describes.
+# tool.sh reads this, and calls ran_NAME for each of ran_samples.
 # shellcheck disable=SC2034,SC2154,SC2317,SC2329
 
 ran_samples=(big_writes follow exits softirqs hundred heap new_module execute_watch page_faults switches user_context
@@ -18,7 +18,7 @@ shows() {
 	watched " [^:]*: $2\$"
 }
 
-# What watch shows of a word, and of memory after the first byte.
+# The output of watch for a word, and for memory after the first byte.
 word='0x[0-9a-f]+' more='( [0-9a-f]{2})'
 
 ran_big_writes() { shows big_writes '0x200000, \[00( 00){31}\]' dd if=/dev/zero "of=$work/big" bs=2M count=1; }
@@ -30,7 +30,7 @@ ran_exits() { shows exits 0x300 bash -c '(exit 3)'; }
 
 ran_softirqs() { sample softirqs && sleep 0.3 && [ "$(sum vmlinux)" -ge 1 ]; }
 
-# Of 1,500 reads, and what else reads: exactly 100.
+# Of 1,500 reads, and the reads of others: exactly 100.
 ran_hundred() {
 	shows hundred "$word 0x7" dd if=/dev/zero of=/dev/null bs=7 count=1500 >/dev/null &&
 		is records 100 "$(grep -c ' 16\.0 ' "$work/out")"
@@ -61,7 +61,7 @@ ran_execute_watch() {
 }
 
 ran_page_faults() {
-	# Others have left what they like there.
+	# Other tests may have left values there.
 	sample page_faults && tool getvars --global --reset >/dev/null || return 1
 	for _ in {1..5}; do ls / >"$work/ls"; done
 	[ "$(sum --global)" -ge 200 ]

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Probe programs as text files: "ferrotrace dprobes", and "dprobes" with the options of version 5, on the running kernel. Run as root
-# in a guest, with FERROTRACE set to the command; arguments choose cases by the start of their names. Prints KTAP.
+# Probe programs as text files: "ferrotrace dprobes", and "dprobes" with the options of version 5,
+# on the running kernel. Run as root in a guest, with FERROTRACE set to the command; arguments
+# choose cases by the start of their names. Prints KTAP.
 # Functions are called by check().
+#
 # shellcheck disable=SC2317,SC2329
-# Not pipefail: a refusal is looked for in what fails.
+# Not pipefail: a failing command's output is searched for the refusal.
 set -u
 
 : "${FERROTRACE:?}"
@@ -71,7 +73,7 @@ paper() {
 		before=$(local_variable vmlinux 1)
 		for _ in {1..100}; do (:); done
 		after=$(local_variable vmlinux 1)
-		# Without those of asking.
+		# Without the forks of the measurement itself.
 		forks=$((after - before - (before - none)))
 		if [ $forks = 100 ]; then break; fi
 	done
@@ -91,7 +93,7 @@ errors() {
 	refused 'did you mean kernel_clone?' tool insert "$samples/exec.dp" "$work/bad.dp" || return 1
 	is states "" "$(states)" || return 1
 	refused 'changes registers' sample short_writes || return 1
-	# A set of which the kernel has one already.
+	# A set with a program that is loaded already.
 	sample exec || return 1
 	refused 'replace takes its place' tool insert "$samples/lookups.dp" "$samples/unlink.dp" || return 1
 	is programs 1 "$(states | wc -l)" || return 1
@@ -151,7 +153,7 @@ version5() {
 	refused 'no program nothing' classic -r --name nothing
 }
 
-# What was built is loaded without its text.
+# A built program is loaded without its text.
 built() {
 	classic -b "$samples/unlink.dp" -o "$work/unlink.ppdf" && classic -p "$work/unlink.ppdf" -l PROCNAME PID && active || return 1
 	is places 1 "$(states | grep -c 'filename_unlinkat+0x0')" || return 1
@@ -174,11 +176,11 @@ all_samples() {
 	[ "$bad" = 0 ]
 }
 
-# getpgid N: calls what the next programs probe.
+# getpgid N: calls the function that the next programs probe.
 getpgid() { python3 -c 'import os, sys
 for _ in range(int(sys.argv[1])): os.getpgid(0)' "$1"; }
 
-# Records that are lost are told of, with their number: all calls have a record, or are lost.
+# Lost records are reported, with their number: each call has a record, or counts as lost.
 lost() {
 	local shown
 	printf 'name = vmlinux\noffset = __x64_sys_getpgid\npush 1000\npush r, rsp\nlog mrf\nexit\n' >"$work/lost.dp"
@@ -192,7 +194,8 @@ lost() {
 	[ $(("${shown:-0}")) -ge 6000 ]
 }
 
-# What replaces a program for a time is removed at the end; what cannot be removed is not added.
+# A program that was replaced for a time is removed at the end; one that cannot be removed is not
+# added.
 for_a_time() {
 	sample unlink && sample exec --merge || return 1
 	tool watch "$samples/exec.dp" --replace --duration 1ms >/dev/null && is states "" "$(states)" || return 1
@@ -201,7 +204,7 @@ for_a_time() {
 	is points 1 "$(states | wc -l)"
 }
 
-# What stands in place of opcode, a file that was replaced, and what klog has lost are said.
+# Reports an opcode that differs, a file that was replaced, and messages that klog has lost.
 told() {
 	printf 'name = vmlinux\noffset = kernel_clone\nopcode = 0x55\nexit\n' >"$work/told.dp"
 	tool insert "$work/told.dp" 2>&1 | grep 'ftrace has its call or a NOP there' || return 1
@@ -264,7 +267,7 @@ recorded() {
 	"$FERROTRACE" relay merge --format json "$work/rec" | grep -q '"log":\[{"text":"/bin/true"}\]'
 }
 
-# As long as a command runs, whose exit status is taken.
+# For the time that a command runs; its exit status is returned.
 with_command() {
 	tool record "$samples/exec.dp" -o "$work/run" --log PID -q -- sh -c '/bin/true; exit 7' >"$work/summary"
 	is status 7 $? || return 1
@@ -289,18 +292,18 @@ open_failed() {
 	watched '5.2 .*"/no/such/file"'
 }
 
-# Who changes a variable.
+# Records the tasks that change a variable.
 watch_variable() {
 	local old
 	old=$(cat /proc/sys/kernel/panic)
 	watching "$samples/watch_variable.dp" --log PROCNAME,CSEIP || return 1
 	echo 77 >/proc/sys/kernel/panic
 	echo "$old" >/proc/sys/kernel/panic
-	# The words of the stack, the top first: where, then what.
+	# The words of the stack, the top first: the address, then the value.
 	watched ' (bash|tool.sh) .*: 0x[0-9a-f]* 0x4d$'
 }
 
-# An object that is not there before: who takes references to credentials.
+# An object that does not exist before: records the tasks that take references to credentials.
 references() {
 	watching "$samples/references.dp" --log PROCNAME || return 1
 	python3 -c 'import os, time
@@ -311,7 +314,8 @@ os.wait()'
 	watched ' 34\.3 later python3: 0x[0-9a-f]+ 0x[0-9a-f]+$'
 }
 
-# Places in the file of a module: in that of the list of modules, in that of --sym, before and after it is loaded.
+# Places in the file of a module: in the file from the list of modules, in the one of --sym, before
+# and after it is loaded.
 module_places() {
 	local ko=$MODULE_DIR/samples/relay_c_client.ko dir text start place behind=5
 	dir=/lib/modules/$(uname -r)
@@ -338,7 +342,7 @@ module_places() {
 	cp "$MODULE_DIR/samples/kprobe_fork_c.ko" "$dir/extra/relay-c-client.ko" || return 1
 	refused 'is not what the loaded relay_c_client is from' tool insert "$work/place.dp" --replace || return 1
 	tool insert "$work/place.dp" --replace --sym "$ko" && active || return 1
-	# What is no code, and what is not in the file.
+	# A place without code, and one after the end of the file.
 	program 0
 	refused 'there is no code' tool insert "$work/place.dp" --replace --sym "$ko" || return 1
 	program 100000000
@@ -346,7 +350,7 @@ module_places() {
 	is points 1 "$(states | wc -l)"
 }
 
-# after_module_places: whatever has become of it.
+# after_module_places: cleans up, whatever its result.
 after_module_places() {
 	module_places
 	local status=$?
@@ -402,7 +406,8 @@ user_points() {
 	watched '"typed by a test"'
 }
 
-# What is probed is what runs: of functions of one name the one whose place is given, of versions the default.
+# The probed code is the code that runs: of functions with one name the one at the given place, of
+# versions the default.
 which_one() {
 	local d=$work/which places place
 	mkdir "$d"
@@ -485,7 +490,7 @@ counters() {
 		[ "$(local_variable vmlinux 1)" -ge 20 ]
 }
 
-# The first module, and then no probe any more.
+# The first module is seen, and then the probe is removed.
 removes_itself() {
 	watching "$samples/once.dp" || return 1
 	insmod "$MODULE_DIR/samples/relay_c_client.ko" && rmmod relay_c_client || return 1
@@ -494,14 +499,14 @@ removes_itself() {
 	watched relay_c_client && is records 1 "$(grep -c relay_c_client "$work/out")"
 }
 
-# Where somebody may not, or where there is no engine, it says so.
+# Without permission, or without an engine, the command says so.
 absent() {
 	refused 'modprobe rust_dprobes' tool query --dir $DEBUGFS/none || return 1
 	chmod 755 $DEBUGFS "$work"
 	refused 'permission denied' setpriv --reuid 1 --clear-groups "$FERROTRACE" dprobes query
 }
 
-# A reader that goes away is no error, and ends a watch, also where nothing is logged.
+# A reader that closes the pipe is no error, and ends a watch, also while nothing is logged.
 pipes() {
 	sample fork_kill && tool query | head -n 1 && tool getvars | head -n 1 && is status 0 "${PIPESTATUS[0]}" || return 1
 	timeout 60 "$FERROTRACE" dprobes watch | head -c 0

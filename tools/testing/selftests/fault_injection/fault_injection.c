@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Repeats a system call with its n-th allocation failing, for n = 1, 2, ... until the call has no n-th allocation;
- * of a module's loading, from where the module itself is called.
+ * Repeats a system call with its n-th allocation failing, for n = 1, 2, ... until the call has no
+ * n-th allocation. For the loading of a module it begins where the module itself is called.
  *
  *	fault_injection write FILE TEXT UNDO	writes TEXT, and UNDO after it has succeeded
- *	fault_injection copy FILE FROM UNDO	the same with what is in the file FROM, at once
+ *	fault_injection copy FILE FROM UNDO	the same with the contents of the file FROM, at once
  *	fault_injection insmod FILE PARAMETERS	loads a module, and unloads it
  *
- * What debugfs has, the modules, and what is registered on hooks and as kprobes must be the same after a failure, and
- * after a success that was undone. Prints how many allocations there were; says what is wrong and fails otherwise.
+ * The contents of debugfs, the modules, and all registered hooks and kprobes must be the same after
+ * a failure, and after a success that was undone. Prints the number of allocations; says what is
+ * wrong and fails otherwise.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,10 +25,12 @@
 
 #define MOST 2000
 #define MOST_TEXT 65536
-/* Seconds without a change after which there is going to be none. */
+/* Seconds without a change after which no more are expected. */
 #define SETTLED 5
 #define DEBUGFS "/sys/kernel/debug"
-/* What the event module:module_load left there, which comes when the loader has done all but call the module. */
+/*
+ * Output of the event module:module_load, which the loader emits just before it calls the module.
+ */
 #define TRACE "/sys/kernel/tracing/trace"
 
 struct call {
@@ -66,7 +69,7 @@ static unsigned int left(void)
 	return atoi(text);
 }
 
-/* What must be the same after a failed call: lines, which are compared in order. */
+/* State that a failed call must not change: lines, which are compared in order. */
 struct state {
 	char **line;
 	size_t lines, room;
@@ -85,7 +88,10 @@ static void add_line(struct state *s, const char *line)
 		die("state");
 }
 
-/* The names of what is in @path and the folders below, @depth deep; not of what others change all the time. */
+/*
+ * The names of the entries of @path and the folders below, @depth deep; except folders that change
+ * all the time.
+ */
 static void add_names(struct state *s, const char *path, int depth)
 {
 	static const char *const others[] = { ".", "..", "slab", "kunit", "tracing" };
@@ -166,7 +172,7 @@ static void forget(struct state *s)
 	free(s->line);
 }
 
-/* Whether they are the same; if @show, says on standard error which lines only one has. */
+/* Returns 1 if they are the same; with @show, prints lines that only one has to standard error. */
 static int same(const struct state *a, const struct state *b, int show)
 {
 	size_t i = 0, j = 0;
@@ -189,8 +195,8 @@ static void wait_a_little(void)
 }
 
 /*
- * The state as it stays. What is freed later than the call has gone: a trampoline waits for a grace period of all tasks, during which
- * nothing changes, so that two looks are not enough.
+ * The stable state. Some memory is freed later than the call: a trampoline waits for a grace period
+ * of all tasks, during which nothing changes, so two looks are not enough.
  */
 static struct state settled(void)
 {
@@ -213,7 +219,7 @@ static struct state settled(void)
 	return s;
 }
 
-/* Whether the state is what it was before, or comes to be so; says what is different otherwise. */
+/* Returns 1 if the state is as before, or becomes so; prints the differences otherwise. */
 static int as_before(const struct state *before)
 {
 	struct state now = state();
@@ -253,7 +259,10 @@ static void undo(const struct call *c)
 		die("undo");
 }
 
-/* The call with its n-th allocation failing. Returns whether it had one; *tolerated is counted, *wrong set. */
+/*
+ * Makes the call with its n-th allocation failing. Returns 1 if it had one; *tolerated is counted,
+ * *wrong set.
+ */
 static int once(const struct call *c, const struct state *before, unsigned int n, int *tolerated, int *wrong)
 {
 	int ret, failed;
@@ -277,7 +286,7 @@ static int once(const struct call *c, const struct state *before, unsigned int n
 	return failed;
 }
 
-/* Whether the module is called although its loading's n-th allocation fails. */
+/* Returns 1 if the module is called although its loading's n-th allocation fails. */
 static int comes_to_init(const struct call *c, unsigned int n)
 {
 	int trace = open(TRACE, O_WRONLY | O_TRUNC | O_CLOEXEC), called = 0, ret;
@@ -304,8 +313,8 @@ static int comes_to_init(const struct call *c, unsigned int n)
 }
 
 /*
- * The first allocation after those of the kernel's loader, which come first and are not what is tested: hundreds, most of
- * them for sysfs. A few earlier, since their number is not always the same.
+ * The first allocation after those of the kernel's loader, which are not under test: hundreds, most
+ * of them for sysfs. A few earlier, since their number varies.
  */
 static unsigned int first_of_init(const struct call *c)
 {
@@ -335,7 +344,7 @@ static char *module_name(const char *file)
 	return name;
 }
 
-/* What is in the file @c->text becomes the text. */
+/* Replaces the name of a file in @c->text by the file's contents. */
 static void read_text(struct call *c)
 {
 	char *text = malloc(MOST_TEXT);
@@ -373,7 +382,7 @@ int main(int argc, char **argv)
 		die(c.fd < 0 ? c.file : "fail-nth");
 	/* no page of our own is allocated within the call */
 	mlockall(MCL_CURRENT | MCL_FUTURE);
-	/* once without a failure: what is allocated for good the first time is there */
+	/* once without a failure: memory that the first call allocates for good is allocated */
 	n = -do_call(&c);
 	if (n) {
 		errno = n;

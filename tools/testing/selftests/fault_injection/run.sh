@@ -27,14 +27,14 @@ echo N >$D/fail_page_alloc/ignore-gfp-highmem 2>/dev/null
 mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing || bail "no tracefs"
 echo 1 >/sys/kernel/tracing/events/module/module_load/enable || bail "no trace event module_load"
 
-# complains: whether the log has something of the kernel's checkers, but for what the kernel itself warns of when it has no
-# memory for the static keys of a module.
+# complains: succeeds if the log has a report of the kernel's checkers, except the kernel's own
+# warning about missing memory for the static keys of a module.
 complains() {
 	dmesg | grep -vE 'WARNING: .*jump_label_module_notify' |
 		grep -E 'WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|ODEBUG' >/dev/null
 }
 
-# conclude NAME OK BEGAN: the result of a case, whose log is there.
+# conclude NAME OK BEGAN: the result of a case, with its log.
 conclude() {
 	local ok=$2
 	if complains; then
@@ -46,7 +46,7 @@ conclude() {
 	result "$ok" "fault_injection.$1"
 }
 
-# is_wanted NAME: whether a case was asked for.
+# is_wanted NAME: succeeds if a case was asked for.
 is_wanted() {
 	local want
 	for want in "${wanted[@]}"; do
@@ -55,7 +55,8 @@ is_wanted() {
 	[ ${#wanted[@]} = 0 ]
 }
 
-# any_wanted PREFIX: whether some case was whose name begins so. What such cases need takes minutes to load where checkers are slow.
+# any_wanted PREFIX: succeeds if a case with this prefix was asked for. Loading the modules of such
+# cases takes minutes where checkers are slow.
 any_wanted() {
 	local want
 	for want in "${wanted[@]}"; do
@@ -74,15 +75,15 @@ attempt() {
 	conclude "$name" "$ok" "$began"
 }
 
-# work_fails KIND BUDGET: of what work items allocate, that fails with which they have allocated so much: bytes of slabs, or pages.
-# With "off" nothing fails.
+# work_fails KIND BUDGET: fails the allocation of work items that uses up the budget: bytes of
+# slabs, or pages. With "off" none fails.
 work_fails() {
 	local dir=$D/$1 task on=1
 	if [ "$2" = off ]; then on=0; fi
 	echo 0 >"$dir/probability"
-	# New ones come from kthreadd, and are as that is.
+	# New workers inherit the setting of kthreadd.
 	for task in /proc/2 $(grep -l '^kworker/' /proc/[0-9]*/comm 2>/dev/null); do
-		# Some have gone.
+		# Some have exited.
 		echo $on 2>/dev/null >"${task%/comm}/make-it-fail"
 	done
 	if [ $on = 0 ]; then return; fi
@@ -93,8 +94,9 @@ work_fails() {
 	echo 100 >"$dir/probability"
 }
 
-# in_work NAME STEP COMMAND...: a case in which a work item does something. The command passes whatever that has no memory for, and
-# leaves the probes as they were. STEP are the bytes of slabs between two budgets.
+# in_work NAME STEP COMMAND...: a case in which a work item acts. The command succeeds even if the
+# work item has no memory, and leaves the probes unchanged. STEP is the number of bytes of slabs
+# between two budgets.
 in_work() {
 	local kind name=$1 step=$2 budget tries ok=ok began=$SECONDS said passed before
 	shift 2
@@ -120,13 +122,15 @@ in_work() {
 		work_fails $kind off
 		echo N >$D/$kind/task-filter
 		echo "$kind: $tries" >>"$work/log"
-		# What few jumps or a watchpoint need may be in pages that are there; not all that many jumps need is tried.
+		# A few jumps or a watchpoint may need no new pages. For many jumps only the first
+		# budgets are tried.
 		if [ $kind:$tries = failslab:0 ]; then ok="not ok"; fi
 	done
 	conclude "$name" "$ok" "$began"
 }
 
-# jumps CASE: one of kprobes_selftest in which a work item makes jumps. It tries again after a second, as does the case.
+# jumps CASE: a case of kprobes_selftest in which a work item makes jumps. It tries again after a
+# second, as does the case.
 jumps() {
 	local said
 	echo "$1" >$D/kprobes_selftest/run
@@ -217,9 +221,9 @@ if any_wanted tramp_; then
 	tramp=$D/ftrace_tramp_selftest/ctl
 	attempt tramp_register write $tramp register unregister
 	attempt tramp_attach write $tramp attach release
-	# what the tracer keeps is there from now on
+	# memory that the tracer keeps is allocated now
 	echo function >/sys/kernel/tracing/current_tracer && echo nop >/sys/kernel/tracing/current_tracer
-	# beside others, so that functions come to have sets
+	# with others, so that functions get sets
 	echo register >"$tramp"
 	attempt tramp_tracer write /sys/kernel/tracing/current_tracer function nop
 	echo unregister >"$tramp"
@@ -229,8 +233,9 @@ fi
 if any_wanted dprobes_; then
 	# Probe programs: each of these sets is loaded whole, or not at all.
 	keep "$FERROTRACE_KDIR/selftests-dprobes/module/dprobes_selftest.ko"
-	# The file that is probed is in memory: where the guest's root is, a request for which there is no memory leaves a number to the
-	# host that the guest takes for free (p9_client_clunk()), and then nothing can be opened any more.
+	# The probed file is in memory. On the guest's root, a request without memory leaves a
+	# number to the host that the guest takes for free (p9_client_clunk()), and then nothing can
+	# be opened.
 	dprobes_test=/dev/shm/dprobes_test
 	cp "$FERROTRACE_KDIR/selftests-dprobes/dprobes_test" $dprobes_test
 	$dprobes_test "sets=$work" || bail "no sets of probe programs"
@@ -238,12 +243,13 @@ if any_wanted dprobes_; then
 		attempt dprobes_$set copy $D/ferrotrace_dprobes/control "$work/$set.set" "remove *"
 	done
 	if is_wanted dprobes_replace; then
-		# What cannot take the place of another leaves that as it was.
+		# A program that cannot replace another leaves it unchanged.
 		cat "$work/kernel.set" >$D/ferrotrace_dprobes/control || bail "cannot load a program"
 		attempt dprobes_replace copy $D/ferrotrace_dprobes/control "$work/replace.set" "reset *"
 		echo "remove *" >$D/ferrotrace_dprobes/control
 	fi
-	# What a program arms is done by a work item. If it has no memory, the state says so, and the next "arm" tries again.
+	# A work item arms the watchpoints that a program asks for. If it has no memory, the state
+	# shows it, and the next "arm" tries again.
 	in_work dprobes_arms 100 $dprobes_test arms
 	rmmod dprobes_selftest
 fi
@@ -255,7 +261,8 @@ if any_wanted klog_; then
 fi
 
 if any_wanted jump_; then
-	# Jumps in the place of breakpoints. What a call allocates that has to take one away fails, or what makes them does.
+	# Jumps in the place of breakpoints. Fails the allocations of a call that has to remove a
+	# jump, or those of the work item.
 	keep "$FERROTRACE_KDIR/selftests-kprobes/module/kprobes_selftest.ko" many=100
 	if any_wanted jump_away_; then
 		keep "$FERRO/ferrotrace_kprobe_events.ko"
@@ -286,7 +293,8 @@ if any_wanted jump_; then
 fi
 
 if [ -e $D/kmemleak ]; then
-	# what has just been freed or moved is young; a second scan sees what the first has taken for used
+	# memory that was just freed or moved is young; a second scan finds leaks that the first
+	# took for used
 	sleep 6
 	echo scan >$D/kmemleak
 	sleep 1

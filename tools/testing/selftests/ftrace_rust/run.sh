@@ -27,7 +27,7 @@ load_ours rust_kprobes
 load_file "$modules/ftrace_rust_selftest.ko"
 echo 16384 >$tracing/buffer_size_kb
 
-# What is written, and what the driver has to do for it: a call for each word, each line, and each 256 bytes.
+# The written text, and the driver's calls for it: one for each word, each line, and each 256 bytes.
 WORDS=1500 LINES=500
 seq -f 'line %g it' $LINES >"$work/text"
 BYTES=$(wc -c <"$work/text")
@@ -36,7 +36,7 @@ CHUNKS=$(((BYTES + 255) / 256))
 # listed: the functions that ftrace can trace, of modules, too.
 listed() { cut -d ' ' -f 1 $tracing/available_filter_functions | sort -u; }
 
-# Those at the beginning: looking up all names takes time.
+# The names at the beginning: looking up all names takes time.
 listed >"$work/names"
 
 # symbol PART: the name of the one function that was listed and that ends so, as Rust mangles it.
@@ -59,7 +59,7 @@ of_sample() {
 	for part; do symbol "11rust_traced.*$part" || return 1; done
 }
 
-# use: writes the text and reads what the driver has counted, which must be right.
+# use: writes the text and reads the driver's counts, which must be right.
 use() {
 	local got
 	exec 3<>$device || return 1
@@ -90,7 +90,7 @@ no_tracer() {
 	echo >$tracing/set_graph_function
 	echo >$tracing/trace
 }
-# A case leaves no tracer, no client, and ftrace as it should be.
+# A case leaves no tracer and no client, and ftrace intact.
 after() {
 	no_tracer
 	echo stop >$self/ctl
@@ -101,7 +101,7 @@ clean_up() { after >/dev/null; }
 # traced NAMES...: with a tracer of these functions uses the driver.
 traced() {
 	printf '%s\n' "$@" >$tracing/set_ftrace_filter && echo function >$tracing/current_tracer && use
-	# what is lost could not be counted
+	# lost calls could not be counted
 	! grep -h '^overrun: [1-9]' $tracing/per_cpu/cpu*/stats
 }
 
@@ -113,15 +113,15 @@ functions_of() { find "$@" -name '*.o' -print0 | xargs -0 nm --defined-only 2>/d
 sites_of_the_kernel_crate() {
 	local with all
 	functions_of "$FERROTRACE_KDIR/rust/kernel.o" >"$work/kernel"
-	# Functions that are the same have several names for one address, one of which is listed.
+	# Identical functions have several names for one address, one of which is listed.
 	all=$(nm --defined-only "$FERROTRACE_KDIR/rust/kernel.o" | awk '$2 ~ /[tTwW]/ && $3 ~ /^_R/ { print $1 }' | sort -u | wc -l)
 	with=$(comm -12 "$work/names" "$work/kernel" | wc -l)
 	echo "$with of $all functions"
-	# all but those that were in what is freed after booting
+	# all except those in code that is freed after booting
 	[ "$with" -gt 100 ] && [ $((with * 10)) -gt $((all * 9)) ]
 }
 
-# Nothing of what callbacks execute, or of what is called from everywhere.
+# No code that callbacks execute, or that is called from everywhere.
 no_sites_elsewhere() {
 	local crate has
 	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe \
@@ -162,7 +162,8 @@ tracer_function() {
 	is "words in a text" $WORDS "$(grep -cF ": ${names[1]} <-${names[0]}" $tracing/trace)"
 }
 
-# What the kernel crate does for the driver: one string, with three numbers in it, which it writes twice, first for its length.
+# Calls of the kernel crate by the driver: one string, with three numbers in it, which it writes
+# twice, first for its length.
 tracer_kernel_crate() {
 	local string number
 	string=$(symbol '3str.*7CString12try_from_fmt') && number=$(symbol '6kernel3fmty.*7Display3fmt') || return 1
@@ -196,7 +197,7 @@ tracer_all() {
 	return $failed
 }
 
-# counted CALLS HITS: what the clients have counted, of one use.
+# counted CALLS HITS: checks the clients' counts of one use.
 counted() {
 	use && printf 'calls %d\nhits %d\nwrong 0\n' "$1" "$2" >"$work/want" && diff "$work/want" $self/info
 }
@@ -230,7 +231,8 @@ clients_together() {
 		counted $WORDS $WORDS && is "function tracer" $WORDS "$(calls "$word")"
 }
 
-# What probes and trampolines execute reaches no site in Rust: there are as many calls with them as without.
+# The code of probes and trampolines has no traced site in Rust: there are as many calls with them
+# as without.
 clients_callbacks() {
 	local word with without
 	word=$(of_sample 6Totals4word) || return 1
@@ -257,13 +259,13 @@ module_comes_and_goes() {
 		insmod "$sample" && use || return 1
 	done
 	echo nop >$tracing/current_tracer
-	# While it is not there, its name waits; when it is there, its functions are traced.
+	# Before the module is loaded, its name waits; then its functions are traced.
 	rmmod rust_traced || return 1
 	echo '*:mod:rust_traced' >$tracing/set_ftrace_filter && echo >$tracing/trace && echo function >$tracing/current_tracer || return 1
 	insmod "$sample" && use && is word $WORDS "$(calls "$word")"
 }
 
-# Neither an ops nor a kprobe keeps it from going.
+# Neither an ops nor a kprobe keeps it from being unloaded.
 module_goes_from_clients() {
 	local word
 	word=$(of_sample 6Totals4word) || return 1

@@ -15,8 +15,9 @@ set -uo pipefail
 tracing=/sys/kernel/tracing
 list=$DEBUGFS/ftrace_tramp/list
 
-# Each initcall is traced once, from before other CPUs came up, when there was no engine, to the last. Quirks of PCI devices, and,
-# by the task 0, those of consoles are called otherwise, and say so as well.
+# Each initcall is traced once, from before other CPUs were started, when there was no engine, to
+# the last. Quirks of PCI devices, and, by the task 0, those of consoles are called in another way,
+# and print the same line.
 every_call() {
 	local said traced first up
 	said=$(dmesg | grep -c '\] calling  .* @ [1-9]')

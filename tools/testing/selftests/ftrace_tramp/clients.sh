@@ -43,7 +43,8 @@ direct() {
 	says && rmmod "$1"
 }
 
-# livepatch TEST: one of the kernel's, with modules that were built before. What it comes to is compared as ftracetest's results are.
+# livepatch TEST: one of the kernel's tests, with modules that were built before. Its results are
+# compared as ftracetest's are.
 livepatch() {
 	local status
 	if ! [ -d "$work/patches" ]; then
@@ -74,7 +75,8 @@ opens() {
 	[ $((after - before)) -ge 20 ]
 }
 
-# A kprobe at a function's entry is called with what it needs to know: the function has a stub while the engine is there.
+# A kprobe at a function's entry is called with its data: the function has a stub while the engine
+# is loaded.
 probe_has_stub() {
 	local before i
 	before=$(stubs)
@@ -82,7 +84,7 @@ probe_has_stub() {
 	if [ -e "$engine" ]; then
 		rmmod rust_ftrace_tramp && opens && insmod "$engine" && [ "$(stubs)" = $((before + 1)) ] && opens || return 1
 	fi
-	# beside the function tracer, which the function has, too
+	# with the function tracer, which traces the same function
 	echo do_sys_openat2 >$tracing/set_ftrace_filter && echo function >$tracing/current_tracer && opens || return 1
 	echo nop >$tracing/current_tracer
 	echo >$tracing/set_ftrace_filter

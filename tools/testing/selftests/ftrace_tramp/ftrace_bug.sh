@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# ftrace gives up while an ops goes, or comes: functions that call its trampoline, or that of a set with it, no longer call the ops.
-# On mainline those that it alone traced call what is freed: they are left out there. Prints KTAP. Afterwards the guest is of no
-# use.
+# ftrace gives up while an ops is unregistered, or registered: functions that call its trampoline,
+# or one of a set with it, no longer call the ops. On mainline, functions that only this ops traced
+# call freed memory: they are left out there. Prints KTAP. Afterwards the guest is of no use.
+#
 #
 #	ftrace_bug.sh NAME PARAMETERS...	of module/ftrace_bug.c
+#
 #
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329

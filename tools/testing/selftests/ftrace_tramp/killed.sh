@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# ftrace gives up, as it does when it finds code that it does not know: from then on nothing changes any more. What functions call
-# they go on calling, in peace. Prints KTAP. Afterwards the guest is of no use.
+# ftrace gives up, as it does when it finds unknown code: after that nothing changes. Functions
+# continue to call their trampolines, safely. Prints KTAP. Afterwards the guest is of no use.
 #
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
@@ -25,7 +25,8 @@ refused() {
 	grep -q 'No such device' "$work/error"
 }
 
-# Several ops on functions, one of which has data too, and is called through our trampolines.
+# Several ops on functions, one of which has per-function data and is called through our
+# trampolines.
 prepared() {
 	address fts_a >"$work/functions"
 	echo register >$ctl && echo "attach_all file=$work/functions" >$ctl && echo call >$ctl
@@ -35,12 +36,12 @@ gives_up() {
 	echo "kill at=0x$(address ftrace_kill)" >$ctl && echo call >$ctl
 }
 
-# Whoever wants something else hears of it; nothing has changed afterwards.
+# Every other request gets an error, and changes nothing.
 refuses() {
 	refused unregister && refused detach_all && refused attach && echo call >$ctl
 }
 
-# Its code goes, the trampolines stay.
+# The engine's code is freed, the trampolines are not.
 engine_goes() {
 	local i
 	for ((i = 0; i < 3; i++)); do
@@ -50,7 +51,7 @@ engine_goes() {
 	dmesg | grep "the engine's trampolines stay"
 }
 
-# What functions may call stays, whoever is done with it.
+# Trampolines that functions may call are kept, even without users.
 probes_stay() {
 	local module=$MODULE_DIR/rust_kprobes.ko
 	[ -e "$module" ] || { skip="the engine is built in" && return; }

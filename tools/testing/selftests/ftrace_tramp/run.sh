@@ -23,13 +23,14 @@ load_file "$modules/ftrace_tramp_selftest.ko"
 echo 1 >/sys/kernel/rcu_expedited
 
 ours() { [ -e $list ]; }
-# It can go.
+# The engine can be unloaded.
 modular() { [ -e "$MODULE_DIR/rust_ftrace_tramp.ko" ]; }
 
 # seen: how many trampolines the kernel knows of.
 seen() { grep -c $' ftrace_trampoline\t\[__builtin__ftrace\]' /proc/kallsyms; }
 
-# sees COUNT: whether they are so many, soon: those of sets that functions have no longer are freed after a grace period.
+# sees COUNT: waits until there are so many trampolines: unused ones of sets are freed after a grace
+# period.
 sees() {
 	local tries
 	for ((tries = 0; tries < 100; tries++)); do
@@ -40,7 +41,7 @@ sees() {
 	return 1
 }
 
-# settled: when none waits any more to be freed.
+# settled: waits until no trampoline waits to be freed.
 settled() {
 	local tries used
 	ours || return 0
@@ -53,7 +54,7 @@ settled() {
 	return 1
 }
 
-# selected NAME: whether it was asked for.
+# selected NAME [CASE...]: succeeds if the case was asked for.
 selected() {
 	local name=$1 want
 	shift
@@ -102,8 +103,8 @@ sample() {
 	grep -q "Attempted 10000 calls" "$work/said" && ! grep -q "Counter called" "$work/said"
 }
 
-# goes_and_comes COUNT SETS: the engine goes, and comes again; while it is there it has COUNT trampolines and SETS for functions
-# with several ops, and the kernel no other.
+# goes_and_comes COUNT SETS: unloads the engine and loads it again; while it is loaded it has COUNT
+# trampolines and SETS for functions with several ops, and the kernel has no others.
 goes_and_comes() {
 	local count=$1 sets=$2
 	rmmod rust_ftrace_tramp && sees "$count" || return 1
@@ -114,7 +115,7 @@ goes_and_comes() {
 	[ "$(grep -c . $list)" = "$count" ] && sees "$count"
 }
 
-# With ops that come while it is not there and go while it is, and the other way round.
+# With ops that are registered without the engine and unregistered with it, and the other way round.
 comes_and_goes() {
 	local i
 	for ((i = 0; i < 5; i++)); do
@@ -141,7 +142,7 @@ has_stubs() {
 	[ "$(sed -n 's/^32 bytes:.* trampolines \([0-9]*\)).*/\1/p' "$pool" | grep . || echo 0)" = "$1" ]
 }
 
-# Functions have data (data.renew_1_begin) while the engine goes and comes.
+# Functions have data (data.renew_1_begin) while the engine is unloaded and loaded.
 data_stays() {
 	local i
 	has_stubs 5 2 || return 1
@@ -175,8 +176,8 @@ of_all_functions() {
 	if ours; then has_stubs 0 0; fi
 }
 
-# A function whose module has gone is detached with another, by the addresses that they were attached by: those of functions, behind whose
-# landing pads the sites are.
+# A function of an unloaded module is detached with another one, by the addresses that they were
+# attached by: functions, whose sites are behind their landing pads.
 of_a_module_gone() {
 	local ctl=$self/ctl name
 	insmod "$sample" nr_ops_relevant=0 persist=1 || return 1
@@ -187,7 +188,8 @@ of_a_module_gone() {
 	echo "attach_all file=$work/functions" >$ctl && echo call >$ctl && rmmod ftrace_ops && echo call >$ctl && echo detach_all >$ctl
 }
 
-# While functions are called (renew.1_begin), and the function tracer, whose ops stays, has been on or is.
+# While functions are called (renew.1_begin), and the function tracer, whose ops stays, has been on
+# or is.
 under_load() {
 	local tracing=/sys/kernel/tracing i rounds
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
@@ -198,23 +200,24 @@ under_load() {
 	goes_and_comes 5 1 || return 1
 	echo nop >$tracing/current_tracer
 	echo >$tracing/set_ftrace_filter
-	# one that is not registered is freed
+	# an unregistered one is freed
 	goes_and_comes 4 1
 }
 
-# The engine goes and comes a hundred times while functions are called (renew.1_begin).
+# The engine is unloaded and loaded a hundred times while functions are called (renew.1_begin).
 hundred_rounds() {
 	local i
 	for ((i = 0; i < 100; i++)); do goes_and_comes 4 1 >"$work/round" || { cat "$work/round"; return 1; }; done
 }
 
-# The engine goes and comes while batches fail, and while functions are diverted (leaving.1_begin).
+# The engine is unloaded and loaded while batches fail, and while functions are diverted
+# (leaving.1_begin).
 leaves() {
 	local i
 	for ((i = 0; i < 3; i++)); do rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp || return 1; done
 }
 
-# A trampoline in which a task is stays in /proc/kallsyms, although its ops is being unregistered.
+# A trampoline that a task is in stays in /proc/kallsyms, although its ops is being unregistered.
 named_while_executed() {
 	local ctl=$self/ctl before within
 	settled || return 1
@@ -227,7 +230,8 @@ named_while_executed() {
 	wait $! && echo "$before trampolines, $within with a task in one, $(seen) after" && [ "$within" = $((before + 1)) ] && sees "$before"
 }
 
-# A filter does not keep the address of a function whose module has gone: what is loaded there is not traced.
+# A filter does not keep the address of a function of an unloaded module: code that is loaded there
+# is not traced.
 forgets_a_module() {
 	local ctl=$self/ctl first second
 	insmod "$sample" nr_ops_relevant=0 persist=1 nr_function_calls=10 && first=$(address_of tracee_relevant) &&
@@ -238,7 +242,8 @@ forgets_a_module() {
 }
 address_of() { awk -v name="$1" '$3 == name { print $1; exit }' /proc/kallsyms; }
 
-# enabled_functions names what functions call: stubs of functions with data, and trampolines of sets.
+# enabled_functions names the targets of functions: stubs of functions with data, and trampolines of
+# sets.
 names_what_is_called() {
 	local tracing=/sys/kernel/tracing ctl=$self/ctl what
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
@@ -269,14 +274,15 @@ traced_with_many_sets() {
 # of_all: how many functions have the set of two ops that trace all.
 of_all() { sed -n 's/.* 2 ops, \([0-9]*\) functions$/\1/p' $list | sort -n | tail -n 1; }
 
-# A module comes and goes while two ops trace all functions: those of the module have the same set. Nothing is recorded.
+# A module is loaded and unloaded while two ops trace all functions: its functions have the same
+# set. Nothing is recorded.
 of_modules() {
 	local tracing=/sys/kernel/tracing before with left
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
 	mkdir $tracing/instances/too
 	echo 0 >$tracing/tracing_on && echo 0 >$tracing/instances/too/tracing_on || return 1
 	echo function >$tracing/current_tracer && echo function >$tracing/instances/too/current_tracer || return 1
-	# a third has a filter, of all functions that there are: only those of the module have the two
+	# a third has a filter, of all existing functions: only those of the module have the two
 	mkdir $tracing/instances/three || return 1
 	echo 0 >$tracing/instances/three/tracing_on
 	echo '*' >$tracing/instances/three/set_ftrace_filter && echo function >$tracing/instances/three/current_tracer || return 1
@@ -300,15 +306,16 @@ of_modules() {
 	[ "$with" -gt "$before" ] && [ "$left" = "$before" ] && [ -z "$(of_all)" ]
 }
 
-# work_of_the_kernel: prints what is the same each time, if the kernel works.
+# work_of_the_kernel: prints the same text each time, if the kernel works.
 work_of_the_kernel() {
 	tar -C "$here" -cf - . | sha256sum
 	find "$here" -type f | sort | xargs cat | sha256sum
 	for _ in 1 2 3 4 5; do /bin/true || echo failed; done
 }
 
-# The kernel works while ops come and go on its functions (storm.1_begin), with other tracers, modules and our engine coming and going:
-# it waits for ftrace as many times as there are trampolines, some 20 s, so twice at most.
+# The kernel works while ops are registered and unregistered on its functions (storm.1_begin), and
+# while other tracers, modules and our engine are loaded and unloaded. The engine waits for ftrace
+# as many times as there are trampolines, some 20 s, so twice at most.
 stormy() {
 	local tracing=/sys/kernel/tracing i rounds right
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1

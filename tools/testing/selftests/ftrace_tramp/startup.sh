@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What CONFIG_FTRACE_STARTUP_TEST and CONFIG_FTRACE_SORT_STARTUP_TEST have said while the kernel booted. Prints KTAP.
+# Results of CONFIG_FTRACE_STARTUP_TEST and CONFIG_FTRACE_SORT_STARTUP_TEST at boot. Prints KTAP.
 #
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
@@ -16,7 +16,7 @@ tested() {
 	dmesg | grep -q "Testing tracer $1: PASSED"
 }
 
-# Those with and without registers, and several ops at once, are tests of the function tracer.
+# Ops with and without registers, and several ops at once, are tests of the function tracer.
 none_failed() {
 	dmesg | grep -E 'Testing (tracer|dynamic ftrace|ftrace)' | tee "$work/tests"
 	[ "$(grep -c PASSED "$work/tests")" -gt 4 ] && ! dmesg | grep -E 'FAILED!|WARNING: '

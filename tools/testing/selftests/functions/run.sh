@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Functions counted and timed from user space on the running kernel: the module ferrotrace_ftrace_functions and "ferrotrace trace
-# functions". Run as root in a guest of two CPUs or more, with FERROTRACE set to the command; arguments choose cases by the start of
-# their names. Prints KTAP.
+# Functions counted and timed from user space on the running kernel: the module
+# ferrotrace_ftrace_functions and "ferrotrace trace functions". Run as root in a guest of two CPUs
+# or more, with FERROTRACE set to the command; arguments choose cases by the start of their names.
+# Prints KTAP.
 # Functions are called by check().
+#
 # shellcheck disable=SC2317,SC2329
-# Not pipefail: a refusal is looked for in what fails.
+# Not pipefail: a failing command's output is searched for the refusal.
 set -u
 
 : "${FERROTRACE:?}"
@@ -32,7 +34,7 @@ one() {
 	[ -e $DIR ] || load
 }
 
-# Each check leaves nothing that is traced, and a kernel that has nothing to complain about.
+# Each check leaves no traced function, and no complaint of the kernel.
 after() {
 	if grep -v ferro_ftrace_anchor $TRACING/enabled_functions; then
 		echo "still traced"
@@ -87,7 +89,7 @@ for _ in range(int(sys.argv[1])):
     os.sched_yield()' "$2"
 }
 
-# __x64_sys_getppid() is called by nobody else here; each call is counted once, on both CPUs.
+# Only the test calls __x64_sys_getppid() here; each call is counted once, on both CPUs.
 exact() {
 	local mode=$1 n=3000 m=2000 name=__x64_sys_getppid first second
 	shift
@@ -102,7 +104,7 @@ exact() {
 	is "calls of $name" $((n + m)) "$(number calls $name)" || return 1
 	[ "$(number calls __x64_sys_sched_yield)" -ge $((n + m)) ] || { echo "too few yields"; return 1; }
 	echo "# $mode: $(number calls) calls in $(number at) s" >&3
-	# What is reported from time to time comes to the same.
+	# The periodic reports add up to the same.
 	python3 - "$work/out" <<-'END'
 		import json, sys
 		*reports, last = [json.loads(line) for line in open(sys.argv[1])]
@@ -144,9 +146,9 @@ for _ in range(int(sys.argv[1])):
 		for row in rows.values():
 		    assert row["max_ns"] <= elapsed and row["mean_ns"] <= row["max_ns"] and row["p99_ns"] <= row["max_ns"], row
 		    assert row["mean_ns"] * row["calls"] <= row["total_ns"], row
-		# Those that took the longest come first.
+		# The functions that took the longest are first.
 		assert [row["function"] for row in last["summary"]["functions"]][0] == "__x64_sys_clock_nanosleep"
-		# There are reports while it goes on.
+		# There are reports while it runs.
 		assert len(reports) >= 1, len(reports)
 	END
 }
@@ -180,7 +182,7 @@ tables() {
 	tail -n 1 "$work/out" | grep -qE '^in all, 1\.[5-9] s: [1-9][0-9]* calls of [1-9][0-9]* functions, 0 lost, 0 missed$'
 }
 
-# Errors name what is wrong, and leave nothing.
+# Errors name the reason, and leave no trace.
 refusals() {
 	refused "no function is called vfs_raed; did you mean vfs_read" trace vfs_raed || return 1
 	refused "no function is called nobody_calls_it_so*" trace vfs_read 'nobody_calls_it_so*' || return 1
@@ -207,7 +209,7 @@ state() { python3 -c 'import os; print(os.pread(5, 256, 0).decode(), end="")'; }
 # After a check that failed.
 clean_up() { exec 5>&- 6>&-; }
 
-# What the file takes, and what it does not.
+# Lines that the file accepts, and lines that it refuses.
 commands() {
 	local read write line errno
 	read=$(address vfs_read) write=$(address vfs_write)
@@ -230,7 +232,7 @@ commands() {
 	# A shell would write it in parts.
 	refused "Argument list too long" python3 -c 'import os; os.write(5, b"+" + b" 0x1" * 20000)' || return 1
 	is state "state=stopped functions=0 lost=0 missed=0" "$(state)" || return 1
-	# Addresses are taken all or not at all, whatever is wrong with one.
+	# Addresses are taken all or not at all, for any error in one.
 	for mode in count time; do
 		exec 5>&- && exec 5<>$CONTROL && put "+ $read 0x1000" || return 1
 		refused "No such file" put $mode || return 1
@@ -249,14 +251,14 @@ commands() {
 	exec 5>&-
 }
 
-# One at a time; and who is killed traces no longer.
+# One at a time; tracing stops when its process is killed.
 killed() {
 	tracing --json '__x64_sys_*' || return 1
 	refused "is running" trace vfs_read -d 1 || return 1
 	calls 0 2000 || return 1
 	kill -KILL "$tracer" && ! wait "$tracer" || return 1
 	after || return 1
-	# What it has not read does not appear in the next one's numbers.
+	# Calls that it has not read do not appear in the next one's numbers.
 	tracing --json __x64_sys_getppid || return 1
 	calls 1 500 || return 1
 	traced && is calls 500 "$(number calls)"
@@ -289,11 +291,11 @@ unload() {
 	[ ! -e $DIR ] || return 1
 	refused "modprobe ferrotrace_ftrace_functions" trace vfs_read || return 1
 	kill -0 $sleeper || { echo "it has returned already"; return 1; }
-	# The call returns after the module has gone, and to another that times the same function.
+	# The call returns after the module was unloaded, and to another trace of the same function.
 	load && tracing --json __x64_sys_clock_nanosleep && wait $sleeper && traced
 }
 
-# Functions of a module, which goes while they are traced.
+# Functions of a module, which is unloaded while they are traced.
 of_a_module() {
 	local name
 	insmod "$MODULE_DIR/samples/trace_fork_c.ko" pattern=do_exit || return 1
@@ -311,7 +313,8 @@ of_a_module() {
 	rmmod trace_fork_c
 }
 
-# Others trace the same functions at the same time, and the engine of the trampolines comes and goes.
+# Others trace the same functions at the same time, and the engine of the trampolines is loaded and
+# unloaded.
 together() {
 	local n=1500 engine=$MODULE_DIR/rust_ftrace_tramp.ko worker
 	insmod "$MODULE_DIR/samples/trace_fork.ko" && insmod "$MODULE_DIR/samples/trace_fork_c.ko" || return 1
@@ -352,7 +355,7 @@ by_relay() {
 	is records 300 "$(grep -c 'duration' "$work/merged")" && rm -r "$work/recording"
 }
 
-# A reader that goes away ends it, and not only with the next table.
+# A reader that closes the pipe ends it, and not only at the next table.
 unread() {
 	timeout 60 "$FERROTRACE" trace functions do_sys_openat2 -i 1h | head -c 0
 	is status 0 "${PIPESTATUS[0]}"
@@ -362,7 +365,7 @@ mountpoint -q $TRACING || mount -t tracefs tracefs $TRACING || bail "no tracefs"
 load_ours rust_ftrace_tramp ferrotrace_fast_relay ferrotrace_ftrace
 load || bail "cannot load ferrotrace_ftrace_functions.ko"
 echo "TAP version 13"
-# For what is to be seen of a case that passes.
+# For output of a case that passes.
 exec 3>&1
 one exact_times exact timed
 one exact_counts exact counted --no-time

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shows what the selftests of gcov look at:
+ * Prints or checks the files of the gcov selftests:
  *
- *	files gcda FILE			version and stamp, then for each set of counters its function, kind and values
+ *
+ *	files gcda FILE			version and stamp, then for each set of counters its function,
+ *					kind and values
  *	files values FILE		the values of a gcda file, one a line
- *	files omitted FILE		how many sets of counters are left out because they are zero
- *	files grown FILE...		fails unless each value of a large set is that before it or one less, in each file
+ *	files omitted FILE		number of sets of counters that are left out because they are 0
+ *	files grown FILE...		fails unless each value of a large set is the previous one or one
+ *					less, in each file
  *	files names DUMP		the names in gcov/vmlinux
  *	files counters DUMP NAME	the values of one of them, one a line
- *	files seeks DIRECTORY		fails unless reading it goes on from each place where it was
- *	files open FILE COUNT		opens it so often, and says by how many KB the memory that is available has shrunk
+ *	files seeks DIRECTORY		fails unless reading it continues at each position
+ *	files open FILE COUNT		opens it COUNT times, and prints by how many KB the available
+ *					memory has shrunk
  */
 #include <dirent.h>
 #include <err.h>
@@ -65,7 +69,9 @@ static uint64_t number(size_t at)
 	return value;
 }
 
-/* A set of counters: of which function and kind, and where the values are, if they are not left out. */
+/*
+ * A set of counters: its function and kind, and the place of the values, unless they are left out.
+ */
 typedef void set_fn(uint32_t function, unsigned int kind, size_t at, unsigned int count, int omitted);
 
 static void each_set(set_fn *fn)
@@ -131,7 +137,10 @@ static void check_growth(uint32_t function, unsigned int kind, size_t at, unsign
 		return;
 	if (omitted)
 		errx(1, "it does not grow");
-	/* It is read from the first on while it grows from the first on, so that later ones may have grown more. */
+	/*
+	 * It is read from the first on while it grows from the first on, so later ones may have
+	 * grown more.
+	 */
 	for (i = 1; i < count; i++)
 		if (number(at + 8 * i) + 1 < number(at + 8 * (i - 1)))
 			errx(1, "%u: %llu, before it %llu", i, (unsigned long long)number(at + 8 * i),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For run.sh: what gcov, lcov, genhtml and gcovr, all unmodified, report of the same counters when they are read through
-# kernel/gcov/ and through ours.
+# For run.sh: the reports of gcov, lcov, genhtml and gcovr, all unmodified, of the same counters
+# when they are read through kernel/gcov/ and through ours.
+#
 # Functions are called by check().
 # shellcheck disable=SC2154,SC2317,SC2329
 
@@ -24,8 +25,8 @@ counters() {
 	done
 }
 
-# reports DIR OUT: what the tools report of the files in a directory of the kernel's build, as files in OUT; and the counters, read
-# before and after that. $from is where the compiler ran.
+# reports DIR OUT: writes the tools' reports of the files in a directory of the kernel's build to
+# OUT; and the counters, read before and after. $from is the directory in which the compiler ran.
 reports() {
 	local dir=$gcov$1 out=$2 file
 	mkdir -p "$out" && counters "$1" >"$out/counters" || return 1
@@ -34,7 +35,8 @@ reports() {
 		for file in "$dir"/*.gcda; do
 			gcov -b -c -t -o "$dir" "${file##*/}" >"$out/${file##*/}.gcov" || exit 1
 		done
-		# Records in the order of the directory, and rows that are as good in that of a hash: let it be the same.
+		# Records in the order of the directory, and equal rows in the order of a hash: make
+		# both the same each time.
 		export PERL_HASH_SEED=0
 		lcov -q -c --rc lcov_branch_coverage=1 -d "$dir" -b "$from" -o "$out/lcov" || exit 1
 		tr '\n' '\t' <"$out/lcov" | sed 's/end_of_record\t/&\n/g' | sort | tr -d '\n' | tr '\t' '\n' >"$out/info"
@@ -49,19 +51,19 @@ reports() {
 	counters "$1" | cmp - "$out/counters"
 }
 
-# show: what one has, to see that there is something.
+# show: prints one report, to check that it is not empty.
 show() {
 	cat "$1/info" "$1/gcovr.txt"
 	grep -q '^DA:[0-9]*,[1-9]' "$1/info" && grep -q '^BRDA:.*,[1-9]' "$1/info" && grep -q '"count": [1-9]' "$1/gcovr.json-pretty" &&
 		grep -q '^ *[1-9][0-9]*: ' "$1"/*.gcov && grep -q 'lineCov' -r "$1/html"
 }
 
-# count_in_modules: counters of modules: what has been kept and what is loaded, of one module and of two.
+# count_in_modules: counters of modules: kept and loaded ones, of one module and of two.
 count_in_modules() {
 	load gcov_one && run gcov_one 10 && unload gcov_one && load gcov_one && run gcov_one 3 && load gcov_two && run gcov_two 4
 }
 
-# Of modules. The suite compares them with those of another kernel, too.
+# Of modules. The suite also compares them with the reports of another kernel.
 reports_of_modules() {
 	local from=$modules
 	not_llvm && ! missing_tool || return 0
@@ -72,7 +74,7 @@ reports_of_modules() {
 	fi
 }
 
-# The same of both in one kernel.
+# The same of both exporters in one kernel.
 same_reports_of_modules() {
 	local from=$modules
 	not_llvm && ! missing_tool || return 0
@@ -83,7 +85,8 @@ same_reports_of_modules() {
 	run gcov_one 1 && reports "$modules" "$work/more" && ! diff -r "$work/theirs" "$work/more" >/dev/null
 }
 
-# Of the kernel's own files, whose counters may change at any time: until they have not. A module that is loaded has tables sorted.
+# Of the kernel's own files, whose counters may change at any time: repeats until they have not. A
+# loaded module has tables sorted.
 same_reports_of_kernel() {
 	local from=$FERROTRACE_KDIR try ours theirs
 	not_llvm && ! missing_tool || return 0

@@ -17,7 +17,7 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/reports.sh"
 modules=${GCOV_SELFTESTS:-$FERROTRACE_KDIR/selftests-gcov/module}
 gcov=$DEBUGFS/gcov
-# The newest: it reads what older compilers have made.
+# The newest: it reads the files of older compilers.
 llvm_cov=$(find /usr/bin /usr/lib/llvm-*/bin -name 'llvm-cov*' 2>/dev/null | sort -V | tail -n 1)
 files() { "$(dirname "$modules")/files" "$@"; }
 
@@ -51,7 +51,8 @@ clean_up() {
 }
 after() { clean_up; }
 
-# save_counted: for "make coverage", which would not see what the tests of this file execute.
+# save_counted: for "make coverage", which would not see the code that the tests of this file
+# execute.
 save_counted() {
 	if [ -n "${FERROTRACE_COUNTED:-}" ] && [ -e $gcov/vmlinux.profraw ]; then
 		cat $gcov/vmlinux.profraw >"$(mktemp "$FERROTRACE_COUNTED/XXXXXX.profraw")"
@@ -133,7 +134,7 @@ reset_one() {
 	[ "$(files values "$gcov$FERROTRACE_KDIR/lib/sort.gcda" | sort -n | tail -n 1)" -ge "$other" ] && [ "$other" -gt 0 ]
 }
 
-# What was read before stays as it was.
+# Counters that were read before are not changed.
 reset_while_read() {
 	load gcov_fake counts=100000 && files gcda "$gcov/gcov_fake/fake.gcda" >"$work/want" || return 1
 	{
@@ -143,7 +144,7 @@ reset_while_read() {
 	! files values "$gcov/gcov_fake/fake.gcda" | grep -q '[1-9]'
 }
 
-# The file that is open is read anew.
+# The open file is read again from the start.
 reset_through_reader() {
 	load gcov_fake || return 1
 	exec 9<>"$gcov/gcov_fake/fake.gcda"
@@ -156,7 +157,7 @@ reset_through_reader() {
 
 persist() {
 	load gcov_one && run gcov_one 10 && unload gcov_one && counts "$(of same)" 5 5 || return 1
-	# and what its exit has executed
+	# and the lines that its exit has executed
 	report "$(of one)" one.c | grep -q '1: .*EXIT' || return 1
 	load gcov_one && counts "$(of same)" 5 5 && run gcov_one 4 && counts "$(of same)" 7 7 || return 1
 	unload gcov_one && load gcov_one && run gcov_one 1 && counts "$(of same)" 7 8
@@ -182,7 +183,8 @@ persist_other_build() {
 	files gcda "$gcov/gcov_fake/fake.gcda" | grep -q "version 4233312a"
 }
 
-# Of the same build, as it says, with other functions: what was kept is of no use, and all else can be read.
+# The same build, by its stamp, with other functions: the kept counters are dropped, and all others
+# can be read.
 persist_other_functions() {
 	load gcov_fake && unload gcov_fake && load gcov_fake counts=10 || return 1
 	files gcda "$gcov/gcov_fake/fake.gcda" && cat $gcov/vmlinux >"$work/dump" && files names "$work/dump" | grep -q fake.gcda || return 1
@@ -195,7 +197,7 @@ two_modules() {
 	unload gcov_two && counts "$(of same)" 16 16
 }
 
-# Whose builds differ: that which came first is shown, and the other when it has gone.
+# Two different builds: the first is shown, and the other after the first is unloaded.
 two_builds() {
 	load gcov_fake objects=2 wrong=stamp || return 1
 	files gcda "$gcov/gcov_fake/fake.gcda"
@@ -216,13 +218,13 @@ names() {
 	done
 }
 
-# A directory is read on from where it was left, and what it lists is there.
+# Reading a directory continues where it stopped, and its entries exist.
 listed() {
 	load gcov_one && load gcov_two || return 1
 	files seeks $gcov && files seeks "$gcov$modules" && find $gcov -exec stat -c %n {} + >/dev/null
 }
 
-# What the kernel may drop comes back as it was, also when it is in use meanwhile.
+# Entries that the kernel may drop return unchanged, also while they are in use.
 dropped() {
 	local dir=$gcov$modules
 	load gcov_one && run gcov_one 10 && chmod 0640 "$(of same)" && chown 1:2 "$(of same)" && chmod 0700 "$dir" || return 1
@@ -236,7 +238,8 @@ dropped() {
 	printf '%s\n' "640 1 2 regular empty file" "600 0 0 regular empty file" "700 0 0 directory" "777 0 0 symbolic link" | cmp - "$work/stat" && counts "$(of same)" 5 5
 }
 
-# A directory that somebody is in, and a file that is open, when the module goes, comes back, and goes with the engine.
+# A directory that a process is in, and an open file: the module is unloaded and loaded, and the
+# engine is unloaded.
 gone_while_in_use() {
 	local dir=$gcov$modules
 	load gcov_one && run gcov_one 10 || return 1
@@ -254,8 +257,8 @@ gone_while_in_use() {
 	)
 }
 
-# What is mounted on a directory of another object stays when something goes, and is unmounted when
-# its own directory does.
+# A mount on a directory of another object stays when an object is removed, and is unmounted when
+# its own directory is.
 mounted() {
 	local there=$gcov$FERROTRACE_KDIR/lib gone=$gcov/gcov_fake status=1
 	load gcov_fake && stat "$there/sort.gcda" >/dev/null && mount -t tmpfs none "$there" && touch "$there/mark" &&
@@ -265,7 +268,7 @@ mounted() {
 	umount "$there" && [ $status = 0 ] && [ -e "$there/sort.gcda" ]
 }
 
-# Above the root there is nothing.
+# The root has no parent.
 names_above() {
 	load gcov_fake name=../../above.gcda && [ -f "$gcov/above.gcda" ]
 }
@@ -297,7 +300,7 @@ null_function() {
 		grep -q . "$gcov/gcov_fake/fake.gcda"
 }
 
-# What the linker leaves of a function in several objects.
+# The linker keeps one copy of a function in several objects.
 function_of_another() {
 	load gcov_fake objects=2 wrong=other || return 1
 	files gcda "$gcov/gcov_fake/fake.gcda" | tee "$work/gcda"
@@ -315,7 +318,7 @@ versions() {
 	done
 }
 
-# refuses WHAT TEXT [PARAMETERS...]: an object that is not as it should be is not followed, and the log says why.
+# refuses WHAT TEXT [PARAMETERS...]: a malformed object is not followed, and the log has the reason.
 refuses() {
 	local text=$1 left
 	shift
@@ -350,7 +353,7 @@ grows_while_read() {
 	files grown "$file" "$file" "$file" "$file" "$file" "$file"
 }
 
-# A file that is open while its module goes.
+# A file that is open while its module is unloaded.
 unload_while_open() {
 	load gcov_one && run gcov_one 10 || return 1
 	exec 9<"$(of same)"
@@ -375,7 +378,7 @@ settle() {
 read_all() { find $gcov -name '*.gcda' -exec cat {} +; }
 reset_often() { echo 0 >$gcov/reset; }
 
-# under_load ROUNDS: modules come and go while files are read and reset.
+# under_load ROUNDS: modules are loaded and unloaded while files are read and reset.
 under_load() {
 	local i rounds
 	rounds=$(storm_rounds "$1")
@@ -392,7 +395,7 @@ under_load() {
 	[ "$i" = "$rounds" ] && reset_often && module_lines
 }
 
-# The dump has what the files have.
+# The dump has the same counters as the files.
 dump_is_the_files() {
 	local name
 	load gcov_one && run gcov_one 10 && load gcov_fake other_kinds=1 || return 1
@@ -413,7 +416,7 @@ dump_resets() {
 	load gcov_one && run gcov_one 10 && echo 0 >$gcov/vmlinux && counts "$(of same)" "#####" "#####"
 }
 
-# The command: what has been executed since a dump, and nothing else; files for gcov; a reset of one object.
+# The command: code executed since a dump, and no other; files for gcov; a reset of one object.
 tool_works() {
 	not_llvm || return 0
 	if [ -z "${FERROTRACE:-}" ]; then
@@ -443,7 +446,7 @@ llvm() {
 	echo 0 >"$(of llvm)" && run gcov_llvm 1 && llvm_counts "#####" 1
 }
 
-# An object of LLVM that comes while the engine goes is the next engine's.
+# An object of LLVM that is loaded while the engine is unloaded is the next engine's.
 llvm_while_leaving() {
 	local i
 	[ -e "$modules/gcov_llvm.ko" ] || { skip="no clang" && return 0; }
@@ -468,7 +471,7 @@ llvm_counts() {
 
 # Rust code, of which LLVM counts regions.
 counts_rust() { has_option RUST_COVERAGE && ! has_option KPROBES_ENGINE_C; }
-# rust_tools: sets $skip if this kernel counts none, or if there is nothing that reads it.
+# rust_tools: sets $skip if this kernel counts none, or without a tool that reads the counters.
 rust_tools() {
 	if ! counts_rust; then
 		skip="no counters in Rust code"
@@ -502,7 +505,7 @@ rust_module() {
 	echo 0 >$gcov/reset && rust_counts 0 0
 }
 
-# Also what it counts as it goes.
+# Also the counters of its exit.
 rust_kept() {
 	rust_tools || return 0
 	load gcov_rust && run gcov_rust 10 && unload gcov_rust && rust_counts 6 6 || return 1
@@ -524,7 +527,7 @@ rust_dump() {
 		grep -qx 500 "$work/counters"
 }
 
-# What GCC, clang and rustc have compiled, in one kernel: each is read by its own tool.
+# Code compiled by GCC, clang and rustc, in one kernel: its own tool reads each.
 mixed() {
 	rust_tools && not_llvm || return 0
 	[ -e "$modules/gcov_llvm.ko" ] || { skip="no clang" && return 0; }
@@ -535,7 +538,7 @@ mixed() {
 	unload gcov_llvm gcov_rust && counts "$(of same)" 5 5 && llvm_counts 10 10 && rust_counts 16 16
 }
 
-# The command: what has been executed since a dump.
+# The command: code executed since a dump.
 rust_tool() {
 	local line tools
 	rust_tools || return 0
@@ -561,7 +564,7 @@ resets_opened() {
 		"$(dirname "$modules")/llvm-cov" export -format=lcov -instr-profile "$work/image.profdata" "$FERROTRACE_KDIR/vmlinux" 2>"$work/said" |
 		sed -n 's/^FNDA:\([0-9]*\),.*5nodes.*4Open5reset$/\1/p'
 }
-# What is counted in the image.
+# Counters in the image.
 rust_image() {
 	rust_tools || return 0
 	if ! has_option RUST_COVERAGE_KERNEL; then
@@ -574,16 +577,16 @@ rust_image() {
 	[ "$after" = $((before + 3)) ]
 }
 
-# The engine goes and comes: what has been counted stays.
+# The engine is unloaded and loaded: counters stay.
 engine_goes() {
 	load gcov_one && run gcov_one 10 && counts "$(of same)" 5 5 && rmmod rust_gcov || return 1
 	! ours && counts "$(of same)" 5 5 && run gcov_one 2 && load gcov_two && run gcov_two 2 && counts "$(of same)" 7 7 || return 1
 	load_ours rust_gcov
 	ours && counts "$(of same)" 7 7 && unload gcov_one && rmmod rust_gcov || return 1
-	# What was kept has gone with the engine.
+	# Counters that the engine kept are dropped with it.
 	! ours && counts "$(of same)" 1 1 && unload gcov_two && counts "$(of same)" 1 1 || return 1
 	load_ours rust_gcov
-	# but not what mainline has kept
+	# but mainline's kept counters are not
 	ours && counts "$(of same)" 1 1 && load gcov_two && run gcov_two 2 && counts "$(of same)" 2 2
 }
 
@@ -598,14 +601,14 @@ read_everything() {
 	cat $gcov/vmlinux
 }
 
-# It comes and goes while modules do, and files are read.
+# It is loaded and unloaded while modules are, and files are read.
 engine_storm() {
 	local i rounds
 	rounds=$(storm_rounds 15)
 	in_background modules_come_and_go
 	in_background read_everything
 	for ((i = 0; i < rounds; i++)); do
-		# Who has a file open keeps it.
+		# An open file keeps it loaded.
 		until rmmod rust_gcov 2>/dev/null; do :; done
 		load_ours rust_gcov
 	done
@@ -623,7 +626,7 @@ no_persist() {
 	unload gcov_one || return 1
 	[ ! -e "$(of same)" ] && [ ! -e "$gcov$modules" ] || return 1
 	if ours; then
-		# What was read goes on; what was not has gone.
+		# A file that was read before continues; one that was not is empty.
 		cat <&8 >>"$work/begun" && [ "$(files values "$work/begun" | sort -n | tail -n 1)" -ge 5 ] || return 1
 		! cat <&9 || return 1
 	fi
@@ -636,7 +639,7 @@ persist_parameter() {
 	load_ours rust_gcov
 }
 
-# selected NAME: whether it was asked for.
+# selected NAME: succeeds if the case was asked for.
 selected() {
 	local want
 	[ ${#wanted[@]} != 0 ] || return 0

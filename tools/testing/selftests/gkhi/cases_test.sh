@@ -5,7 +5,7 @@
 # shellcheck source=tools/testing/selftests/gkhi/common.sh
 . "$(dirname "$0")/common.sh"
 
-# in_module CASE: runs it and shows what it says.
+# in_module CASE: runs it and prints its output.
 in_module() {
 	local start=${EPOCHREALTIME/./}
 	said=() ms=-

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # For the tests of this folder: the registry's files, gkhi_selftest's commands.
-# Not pipefail: a refusal is looked for in what fails.
+#
+# Not pipefail: a failing command's output is searched for the refusal.
 set -u
 
 GKHI=/sys/kernel/debug/gkhi
@@ -10,8 +11,8 @@ SELF=/sys/kernel/debug/gkhi_selftest
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/testlib.sh"
 
-# What is registered is the same after a check as before, but for what has been counted; and before it as after the last one,
-# unless $was has been made empty.
+# The registered hooks and exits are the same after a check as before, except for the counts; and
+# before it as after the last one, unless $was has been emptied.
 was=
 before() { was=${was:-$(state)}; }
 after() {
@@ -25,7 +26,7 @@ after() {
 }
 clean_up() { was=; }
 
-# state: hooks and exits, and what is armed; without counts.
+# state: hooks and exits, and armed ones; without counts.
 state() { sed -E 's/ (hits|stops)=[0-9]+//g' $GKHI/hooks; }
 
 # ctl WORDS...: a command of gkhi_selftest.
@@ -34,7 +35,7 @@ ctl() { printf '%s' "$*" >$SELF/ctl; }
 # reg HOOK NAME [FLAGS [PARAMS [ANSWER]]]
 reg() { ctl register "$1" "$2" "${3:-0}" "${4:-0}" "${5:-0}"; }
 
-# fires HOOK WANT: a dispatch, and what it has to come to: the calls, and the answer.
+# fires HOOK WANT: a dispatch, and its expected result: the calls, and the answer.
 fires() {
 	local fired
 	ctl fire "$1" && read -r fired <$SELF/ctl || return 1
@@ -43,7 +44,7 @@ fires() {
 	return 1
 }
 
-# calls NAME: what the exit has counted itself.
+# calls NAME: the exit's own count.
 calls() { sed -n "s/^$1 calls=//p" $SELF/ctl; }
 
 # field HOOK KEY [EXIT]: of the hook, or of the exit on it.

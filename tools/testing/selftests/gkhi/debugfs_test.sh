@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# debugfs gkhi/: what is shown, and arming by writing.
+# debugfs gkhi/: its contents, and arming by writing.
 # shellcheck source=tools/testing/selftests/gkhi/common.sh
 . "$(dirname "$0")/common.sh"
 

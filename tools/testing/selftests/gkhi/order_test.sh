@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# In which order exits are called and listed, with which parameters, and what their answers do.
+# Order in which exits are called and listed, their parameters, and the effects of their answers.
 # shellcheck source=tools/testing/selftests/gkhi/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -87,7 +87,7 @@ refusals_are_told() {
 	ctl deregister told && [ $tries -lt 80 ]
 }
 
-# 1000 is what the function returns of itself, 500 what the exit has it return.
+# The function itself returns 1000, the exit makes it return 500.
 the_function_returns() {
 	reg gst_ret a 0 1 && reg gst_ret r 0 1 -1 && reg gst_ret z 0 1 && fires gst_ret "=1000" || return 1
 	ctl arm a z && fires gst_ret "a(7)/1 z(7)/1 =1000" && ctl arm r || return 1
@@ -103,7 +103,8 @@ a_changed_parameter_and_a_return() {
 	ctl deregister a r
 }
 
-# Each CPU comes by 500 times while the first is there alone, then while both are, then while the second is alone.
+# Each CPU executes the hook 500 times while the first exit is armed alone, then while both are,
+# then while the second is alone.
 hits_are_calls() {
 	local hits each=$((500 * $(nproc)))
 	hits=$(field gst_a hits)
@@ -115,7 +116,7 @@ hits_are_calls() {
 	[ "$(field gst_a hits x)" = "$(calls x)" ] && [ "$(field gst_a hits y)" = "$(calls y)" ] || return 1
 	hits=$((hits + 3 * each))
 	[ "$(field gst_a hits)" = $hits ] || return 1
-	# what has been counted stays with the hook
+	# the hook keeps its count
 	ctl deregister x y && [ "$(field gst_a hits)" = "$hits" ]
 }
 

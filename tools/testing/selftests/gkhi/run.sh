@@ -24,6 +24,6 @@ load_file "$GKHI_SELFTESTS/gkhi_selftest.ko" rounds="$ROUNDS" ms="$(storm_rounds
 read -r _ <$DEBUGFS/gkhi_selftest/cases || bail "no cases"
 echo "TAP version 13"
 for t in $tests; do nested "$t" "$here/${t}_test.sh"; done
-# All hooks of the module go, whoever is on them.
+# All hooks of the module are deleted, with any exits on them.
 if rmmod gkhi_selftest && ! grep -q gst_ $DEBUGFS/gkhi/hooks; then result ok gone; else result "not ok" gone; fi
 finish

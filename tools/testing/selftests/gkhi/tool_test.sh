@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "ferrotrace hooks" on the running kernel: run as root in a guest whose kernel has the hook task_fork, with FERROTRACE
-# set to the command. Loads and unloads samples/gkhi_fork_count.ko, whose exit fork_count is armed from the start. Prints
-# KTAP.
-# Not pipefail: a refusal is looked for in what the command says before it fails.
+# "ferrotrace hooks" on the running kernel: run as root in a guest whose kernel has the hook
+# task_fork, with FERROTRACE set to the command. Loads and unloads samples/gkhi_fork_count.ko, whose
+# exit fork_count is armed from the start. Prints KTAP.
+#
+# Not pipefail: a refusal is searched in the command's output before it fails.
 set -u
 
 : "${FERROTRACE:?}"
@@ -36,7 +37,7 @@ forks() {
 	for ((i = 0; i < $1; i++)); do (:); done
 }
 
-# moves, stands_still: what the hits do while tasks are made.
+# moves, stands_still: checks the hits while processes are forked.
 more_hits() {
 	before=$(field hits)
 	forks 20
@@ -108,7 +109,7 @@ unknown_names_change_nothing() {
 	refused "no hook nothing; hooks: " hooks watch -c 1 nothing
 }
 
-# The kernel is asked itself: all or none does not come from the command.
+# The kernel itself is asked: the command does not implement all or none.
 the_kernel_takes_all_or_none() {
 	refused "No such file" put disarm "$EXIT task_fork/nothing" || return 1
 	refused "No such file" put disarm "$EXIT nothing/fork_count" || return 1
@@ -146,7 +147,7 @@ watch_shows_a_rate() {
 	wait $watch || return 1
 	cat "$work/watch"
 	[ $status = 0 ] || return 1
-	# the look at what is armed, intervals with a rate, and their sum
+	# the first look at the armed exits, intervals with a rate, and their sum
 	awk -v name=$EXIT '
 		/^total of / { total = 1; next }
 		$5 != name { next }

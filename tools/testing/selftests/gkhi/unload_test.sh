@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Modules with hooks and modules with exits go, in either order, while all CPUs come by; and modules that forget what
-# they should have taken back.
+# Modules with hooks and modules with exits are unloaded, in either order, while all CPUs execute
+# the hooks; also modules that forget to unregister.
 # shellcheck source=tools/testing/selftests/gkhi/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -40,7 +40,7 @@ still() {
 hook_goes_first() {
 	load $HOOK && load $EXIT && called && [ "$(field gst_guest module)" = $HOOK ] || return 1
 	drop $HOOK && still && ! listed hook=gst_guest && ! listed exit=guest && [ ! -e $GKHI/gst_guest ] || return 1
-	# the hook comes back, the exit does not
+	# the hook is registered again, the exit is not
 	load $HOOK && still && [ "$(field gst_guest exits)" = 0 ] && drop $EXIT || return 1
 	load $EXIT && called && drop $EXIT && drop $HOOK
 }
@@ -76,9 +76,10 @@ both_are_forgotten() {
 	! listed hook=gst_guest && ! listed exit=guest
 }
 
-# hook_rounds, exit_rounds: until the time is over and both have come and gone $rounds times. In every other round the hooks
-# stay until an exit has been called, and the exits until they are called or have lost their hook; in the others they go when
-# it happens. A line in the file for each time: the calls.
+# hook_rounds, exit_rounds: until the time is over and both modules were loaded and unloaded $rounds
+# times. In every other round the hooks stay until an exit has been called, and the exits until they
+# are called or have lost their hook; in the others they are unloaded at any time. A line in the
+# file for each time: the calls.
 hook_rounds() {
 	local end=$((SECONDS + seconds)) round=0 before
 	while [ $SECONDS -lt $end ] || [ $round -lt "$rounds" ] && [ ! -e "$work/end" ]; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Loads each sample of kprobes on the running kernel, as root, has it see forks and failing opens, and compares what
-# it says with what happened. Prints KTAP.
+# Loads each sample of kprobes on the running kernel, as root, and compares its output with the
+# forks and failing opens of the test. Prints KTAP.
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
 set -uo pipefail
@@ -12,10 +12,10 @@ set -uo pipefail
 FORKS=20 FAILURES=20 REPORTS=3
 
 log=$work/said
-# What the sample said, where that is not enough.
+# The sample's output, where the check is not enough.
 clean_up() { sed 's/^/# /' "$log"; }
 
-# run MODULE WORKLOAD: the module's life; what it said goes to $log.
+# run MODULE WORKLOAD: loads and unloads the module; its output is in $log.
 run() {
 	dmesg -C
 	insmod "$MODULE_DIR/samples/$1.ko" reports="$REPORTS" && "$2" && rmmod "$1"

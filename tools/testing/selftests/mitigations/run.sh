@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The engines on a kernel that works around what its CPU gets wrong. Runs in a guest, as root; kprobes' and ftrace_tramp's selftests
-# are built.
-#   run.sh VARIANT FLAW TEXT    what /sys/devices/system/cpu/vulnerabilities/FLAW has to say
+# The engines on a kernel that works around flaws of its CPU. Runs in a guest, as root; kprobes' and
+# ftrace_tramp's selftests are built.
+#
+#   run.sh VARIANT FLAW TEXT    TEXT: expected in /sys/devices/system/cpu/vulnerabilities/FLAW
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
@@ -19,7 +20,8 @@ is_mitigated() { cat "$flaw" && grep -F "$text" "$flaw"; }
 
 counted() { grep -q "Mitigation: Stuffing" /sys/devices/system/cpu/vulnerabilities/retbleed; }
 
-# jumps: there are some in the place of breakpoints, but for where returns count calls, and so change flags.
+# jumps: some breakpoints are replaced by jumps, except where returns count calls, and so change
+# flags.
 jumps() {
 	local tracing=/sys/kernel/tracing function tries there=0
 	for function in vfs_read vfs_write vfs_open vfs_mkdir vfs_rmdir; do
@@ -36,7 +38,7 @@ jumps() {
 	if counted; then [ "$there" = 0 ]; else [ "$there" -gt 0 ]; fi
 }
 
-# Those with thunks: calls and returns that are emulated, copied, diverted, and made by detours.
+# Cases with thunks: calls and returns that are emulated, copied, diverted, and made by detours.
 kprobes() {
 	local more="jump.around jump.into jump.storm jump.preempted"
 	if counted; then more=; fi

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Who may use our files: as the table of Documentation/permissions.rst says, which this reads. Runs in a guest, as root.
-# "mainline" as the argument: mainline's engines are there.
+# Permissions of our files: as in the table of Documentation/permissions.rst, which this reads. Runs
+# in a guest, as root. With the argument "mainline": the kernel has mainline's engines.
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
 . "$(dirname "$0")/../lib/testlib.sh"
 set -u
 
 repo=$(cd "$(dirname "$0")/../../../.." && pwd)
 
-# flight: an earlier boot leaves something in reserved memory, where there is some.
+# flight: an earlier boot leaves records in reserved memory, if there is any.
 flight() {
 	local flights=$DEBUGFS/ferrotrace_flight sched=$MODULE_DIR/samples/relay_sched.ko
 	grep -q 'reserve_mem=.*:relay_sched' /proc/cmdline || return 0
@@ -29,7 +29,8 @@ load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotr
 flight
 # A channel that user space makes has files of its own.
 if [ -e $DEBUGFS/klog/create ]; then echo 1 >$DEBUGFS/klog/create; fi
-# Debugfs keeps all but root out at its top; let them come to the files themselves.
+# Debugfs keeps all users except root out at its top; this opens it, so that the files themselves
+# decide.
 mount -o remount,mode=755 $DEBUGFS
 
 # rows: "GLOB MODE LEVEL" of each row of the table: a file below debugfs, its mode, and the level of lockdown that refuses it.
@@ -38,8 +39,8 @@ rows() {
 	sed -n -E 's/^``([a-z_*\/?0-9.]+)`` +(0[0-7]{3}) +(never|integrity|confidentiality) .*/\1 \2 \3/p' "$repo/Documentation/permissions.rst"
 }
 
-# ours [TEST...]: every file of ours, relative to debugfs, for which find's tests hold. Links lead to files of a directory that has the
-# kernel's objects.
+# ours [TEST...]: our files, relative to debugfs, that pass find's tests. Links lead to files of a
+# directory that has the kernel's objects.
 ours() { (cd $DEBUGFS && find gkhi kprobes ftrace_tramp gcov ferrotrace_* klog* -type f "$@" 2>/dev/null | sort); }
 
 # row_of FILE: its row: the first one that it is like.
@@ -55,7 +56,7 @@ row_of() {
 # as_nobody CMD...: in a process without capabilities.
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all "$@"; }
 
-# opens_of MODE WHO...: the files of standard input that WHO can open for it ("<" or ">>").
+# opens_of MODE CMD...: the files of standard input that CMD can open for it ("<" or ">>").
 opens_of() {
 	local mode=$1
 	shift
@@ -63,7 +64,7 @@ opens_of() {
 	"$@" bash -c 'while read -r f; do if (eval "exec 3'"$mode"'\"\$f\"") 2>/dev/null; then echo "$f"; fi; done'
 }
 
-# nobody_opens WHO...: whether WHO can open none of ours, and can open something at all.
+# nobody_opens CMD...: succeeds if CMD can open none of ours, and can open another file.
 nobody_opens() {
 	local found
 	found=$(cd $DEBUGFS && ours | opens_of '<' "$@" && ours | opens_of '>>' "$@")
@@ -71,7 +72,7 @@ nobody_opens() {
 	[ -z "$found" ] && [ -n "$(echo /proc/version | opens_of '<' "$@")" ]
 }
 
-# opened_by WHO...: which of ours WHO can open to read, or what nobody may read, to write.
+# opened_by CMD...: our files that CMD can open to read or, if they are not readable, to write.
 opened_by() { (cd $DEBUGFS && ours -perm /0400 | opens_of '<' "$@" && ours ! -perm /0400 | opens_of '>>' "$@"); }
 
 # Each file has a row, and each row a file.
@@ -94,7 +95,7 @@ table() {
 	return $bad
 }
 
-# What user 0 cannot open without capabilities is what the table says that it takes one.
+# Files that user 0 cannot open without capabilities are those that need one by the table.
 capability() {
 	local file can said is bad=0
 	can=$(opened_by setpriv --bounding-set=-all --inh-caps=-all)
@@ -116,7 +117,8 @@ our_modules() {
 	done
 }
 
-# others: files elsewhere: the sysctl, which all may read, and the modules' parameters, which nobody changes.
+# others: files elsewhere: the sysctl, which all may read, and the modules' parameters, which have
+# no writers.
 others() {
 	local sysctl=/proc/sys/debug/kprobes-optimization module written seen=0
 	if [ -e $sysctl ]; then
@@ -142,7 +144,7 @@ user_namespace() {
 	[ "$(in_user_namespace id -u)" = 0 ] && nobody_opens in_user_namespace
 }
 
-# under_lockdown: what root can open is what the table says. It cannot be undone.
+# under_lockdown: root can open the files that the table says. Lockdown cannot be undone.
 under_lockdown() {
 	local level=/sys/kernel/security/lockdown wanted=$1 file can bad=0 from want is
 	mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security 2>/dev/null
@@ -160,7 +162,7 @@ under_lockdown() {
 	return $bad
 }
 
-# What makes probes on either engine, and the words that add one and remove it.
+# The files that add probes with either engine, and the words that add one and remove it.
 ways=(/sys/kernel/tracing/kprobe_events "p:permissions/probe vfs_read" "-:permissions/probe"
 	"$DEBUGFS/ferrotrace_kprobe_events/probes" "p probe vfs_read" "-probe")
 declare -A opened

@@ -1,15 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Our modules where the kernel takes only what was signed with its key. Runs in a guest, as root.
-#   signed.sh DIRECTORY    has them as "make modules_install" leaves them; those of the build directory are not signed
+# Our modules where the kernel only accepts those signed with its key. Runs in a guest, as root.
+#
+#   signed.sh DIRECTORY    the output of "make modules_install"; those of the build directory are
+#                          not signed
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
 . "$(dirname "$0")/../lib/testlib.sh"
 set -u
 
 signed=${1:?usage: signed.sh DIRECTORY}
 some=ferrotrace_kprobe
-# Lockdown refuses by itself what has no signature, with another error than the loader of modules.
+# Lockdown itself refuses unsigned modules, with another error than the loader of modules.
 refusal="Key was rejected by service"
 if [ "$(cat /sys/module/module/parameters/sig_enforce)" = N ]; then refusal="Operation not permitted"; fi
 
@@ -17,7 +19,7 @@ unsigned() {
 	[ -e "$MODULE_DIR/$some.ko" ] && refused "$refusal" insmod "$MODULE_DIR/$some.ko"
 }
 
-# A byte of what was signed.
+# A changed byte of signed contents.
 altered() {
 	cp "$signed/$some.ko" "$work/altered.ko" && printf '\x41' | dd of="$work/altered.ko" bs=1 seek=9 conv=notrunc status=none &&
 		! cmp -s "$signed/$some.ko" "$work/altered.ko" && refused "Key was rejected by service" insmod "$work/altered.ko"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Arguments, conditions, patterns of names, and what is added up by keys. Part of run.sh.
+# Arguments, conditions, patterns of names, and sums by keys. Part of run.sh.
+# shellcheck shell=bash disable=SC2016,SC2034,SC2086,SC2154
 # shellcheck shell=bash disable=SC2016,SC2034,SC2086,SC2154
 
 # types: the types of some functions of the kernel, in $work/types.so, as DWARF, and where there is pahole as BTF in $work/btf.
@@ -59,7 +60,7 @@ named_args() {
 		probe add --vmlinux "$work/types.so" "do_sys_openat2 how->flag"
 }
 
-# The same by registers, which takes no types; what is recorded and merged has their names.
+# The same by registers, which need no types; recorded and merged events have their names.
 raw_args() {
 	probe add 'open=do_sys_openat2 dfd=%di:s32 file=+0(%si):string how=+0(%dx):x64 nowhere=+0(%ip) stack=$stack0:symbol' \
 		'do_sys_openat2%return name=+0($arg2):string32 $retval:s64' || return 1
@@ -104,7 +105,8 @@ pattern() {
 	refused "no function matches nosuch_*" probe add 'nosuch_*' && told_of_refused
 }
 
-# What of a pattern the kernel refuses is told, in the same words whether probes stay or are watched.
+# Functions of a pattern that the kernel refuses are reported, in the same words for probes that
+# stay and probes that are watched.
 told_of_refused() {
 	local told='functions that match have no probe; the last: no probe at exc_'
 	is names do_exit "$(probe add 'exc_*' do_exit 2>"$work/err")" && grep "$told" "$work/err" && put '-*' || return 1

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The module's files: probes that come and go by them, with the module, with the code that is probed, and with a CPU. Part of run.sh.
+# The module's files: probes that are added and removed by them, with the module, with the probed
+# code, and with a CPU. Part of run.sh.
+# shellcheck shell=bash disable=SC2086,SC2154
 # shellcheck shell=bash disable=SC2086,SC2154
 
-# What is written for each command, and that it changes nothing when it is refused.
+# The line written for each command; a refused one changes nothing.
 lines() {
 	local line errno
 	put 'p a kernel_clone' && put 'r b do_sys_openat2' && put 'p c kernel_clone' || return 1
@@ -83,7 +85,7 @@ batches() {
 		same("left", len(names()), many)
 		same("no more", write("-*"), 2)
 		same("none", names(), [])
-		# Wherever one is refused, in whatever way.
+		# At any position of the refused one, for any reason.
 		good = ["p g%d %s\n" % (n, call) for n, call in enumerate(all_calls[:37])]
 		for bad, why in [("p x no_such_function", "ENOENT"), ("p x kernel_clone+1", "EILSEQ"), ("p x exc_int3", "EINVAL"),
 		                 ("p g0 do_exit", "EEXIST"), ("r x exc_int3", "EINVAL"), ("-no", "ENOENT"), ("what", "EINVAL"),
@@ -126,21 +128,21 @@ commands() {
 		probe remove --all
 }
 
-# The module goes with its probes.
+# The module is unloaded with its probes.
 unload() {
 	load_up
 	for _ in 1 2; do
 		put 'p a do_sys_openat2' && put 'r b do_sys_openat2' && put 'r c kernel_clone' && sleep 0.2 || return 1
 		rmmod ferrotrace_kprobe_events || return 1
 		[ ! -e $DIR ] || return 1
-		# Where tracefs has kprobe_events the command goes on with those.
+		# Where tracefs has kprobe_events the command uses those instead.
 		[ -e /sys/kernel/tracing/kprobe_events ] || refused "modprobe ferrotrace_kprobe_events" probe add kernel_clone || return 1
 		load || return 1
 	done
 	load_down
 }
 
-# A probe whose code goes with its module.
+# A probe whose code is unloaded with its module.
 gone() {
 	local symbol
 	insmod "$KO/samples/relay_c_client.ko" || return 1
@@ -150,7 +152,7 @@ gone() {
 	is state gone "$(field a state)" && probe list && probe remove a
 }
 
-# A CPU that comes up while its hits are watched.
+# A CPU that is started while its hits are watched.
 hotplug() {
 	local online=/sys/devices/system/cpu/cpu1/online
 	[ -w $online ] || bail "no CPU to take down"

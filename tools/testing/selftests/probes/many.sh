@@ -41,7 +41,7 @@ thousand() {
 	is probes "$n" "$(wc -l <"$PROBES")" || return 1
 	[ "$n" -gt $least ] || { echo "$n probes"; return 1; }
 	echo "# $n probes: added in $(((added - begun) / 1000)) ms, with $syncs synchronisations" >&3
-	# Those of jumps, which come soon, are among them.
+	# Syncs for jumps, which are placed soon, are among them.
 	on_mainline || [ "$syncs" -lt $((n / 2)) ] || return 1
 	begun=${EPOCHREALTIME/./}
 	xargs -a "$work/names" "$FERROTRACE" probe remove && none_left || return 1
@@ -50,7 +50,7 @@ thousand() {
 	begin_tool watching probe count -d 0.5 '__x64_sys_*' && wait "$tool_pid" && grep -q 'in all, .* hits' "$work/out"
 }
 
-# Probes come and go under load, while others are watched.
+# Probes are added and removed under load, while others are watched.
 storm() {
 	local end rounds=0
 	put 'r stays do_sys_openat2' || return 1

@@ -62,14 +62,14 @@ stacks() {
 	probe remove --all && watching --stack do_sys_openat2 || return 1
 	run_program && watched >/dev/null || return 1
 	grep -A 2 ' program-.* do_sys_openat2$' "$work/out" | grep -q '^        do_sys_openat2+0x0$' || return 1
-	# What makes flame graphs.
+	# Input of flame graphs.
 	begin_tool watching probe count --by ustack --folded do_sys_openat2 || return 1
 	watch=$tool_pid
 	run_program && kill -INT "$watch" && wait "$watch" || return 1
 	grep '^.*main \[program\];outer \[program\];inner \[program\] 5$' "$work/out" || { tail -n 3 "$work/out"; return 1; }
 }
 
-# What is recorded and exported has the names, too.
+# Recorded and exported events have the names, too.
 stacks_recorded() {
 	program && probe add --stack open=do_sys_openat2 && run_program || return 1
 	"$FERROTRACE" relay record $DIR/cpu -o "$work/stacks" --duration 0.2 -q && put '-*' || return 1
@@ -94,7 +94,7 @@ in_files() {
 	is returns 5 "$(grep -c '"args":{"ret":-2}.*"duration_ns":[1-9].*"to":"outer+0x[^"]*\[program\]"' "$work/mine")" || return 1
 	is within 5 "$(grep -c '"place":"[^"]*:outer+0x' "$work/mine")" || return 1
 	probe list | grep -q "^inner .*  5  *0  on" && probe remove inner && probe remove --all || return 1
-	# One of the kernel beside it, in the order of times, and stacks.
+	# With a probe of the kernel, in the order of times, and stacks.
 	watching --json --stack=user "$f:inner" do_sys_openat2 || return 1
 	run_program && watched || return 1
 	grep '"comm":"program"' "$work/out" | tail -n 2 >"$work/mine"
@@ -117,8 +117,9 @@ in_files() {
 	is left "" "$(cat /sys/kernel/tracing/uprobe_events && ls /sys/kernel/tracing/instances)"
 }
 
-# called: a program, $called, in a directory whose name has more than letters: called() gets what cannot be read, too. With an argument
-# the first call waits for a byte of standard input, and many follow.
+# called: a program, $called, in a directory whose name has more than letters; called() gets
+# unreadable addresses, too. With an argument the first call waits for a byte of standard input, and
+# many follow.
 called() {
 	called=$work/dé=x/called
 	[ -e "$called" ] && return
@@ -168,13 +169,14 @@ faults() {
 	probe watch -r "$called:called" -- "$called" | grep -c ' = -2, '
 }
 
-# After losses it is told how many there were, and no time is invented.
+# The number of losses is reported, and no time is invented.
 losses() {
 	local runs longest
 	called && mount_tracing && mkfifo "$work/gate" || return 1
 	watching --json -r "$called:waiting" || return 1
 	echo 4 >"/sys/kernel/tracing/instances/ferrotrace.$watch/buffer_size_kb" || return 1
-	# All on one CPU, whose buffer two times 3,000 calls overwrite, but for what is behind the entry in the page that was read.
+	# All on one CPU, whose buffer two times 3,000 calls overwrite, except the events behind the
+	# entry in the page that was read.
 	taskset -c 1 "$called" many <"$work/gate" &
 	runs=$!
 	exec 4>"$work/gate"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Probes from user space on the running kernel: the module ferrotrace_kprobe_events and "ferrotrace probe". Run as root in a
-# guest, with FERROTRACE set to the command; arguments choose cases by the start of their names. Prints KTAP.
-# The cases are in the files beside this one.
-# Not pipefail: a refusal is looked for in what fails.
+# Probes from user space on the running kernel: the module ferrotrace_kprobe_events and "ferrotrace
+# probe". Run as root in a guest, with FERROTRACE set to the command; arguments choose cases by the
+# start of their names. Prints KTAP. The other files here have the cases.
+#
+# Not pipefail: a failing command's output is searched for the refusal.
 set -u
 
 : "${FERROTRACE:?}"
@@ -35,7 +36,8 @@ one() {
 	put '-*'
 }
 
-# once NAME CMD...: a check of what is the same on each kernel: on one of them, and where storms are long.
+# once NAME CMD...: a check with the same result on each kernel: on one of them, and where storms
+# are long.
 once() {
 	if [ "${FERROTRACE_VARIANT:-modular}" = modular ] || [ "${FERROTRACE_STORM:-long}" = long ]; then one "$@"; fi
 }
@@ -43,7 +45,7 @@ once() {
 load() { insmod "$KO/ferrotrace_kprobe_events.ko" "$@"; }
 probe() { "$FERROTRACE" probe "$@"; }
 
-# on_mainline: whether the engine takes probes one by one, each some tenths of a second.
+# on_mainline: succeeds if the engine takes probes one by one, each some tenths of a second.
 on_mainline() { [[ ${FERROTRACE_VARIANT:-} == *mainline ]]; }
 
 # put LINE: a command to the kernel, in one write.
@@ -121,7 +123,7 @@ mine() { grep -c "\"pid\":$worker,.*$1\|$1.*\"pid\":$worker,"  "$work/out"; }
 load_ours rust_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe
 load || bail "cannot load ferrotrace_kprobe_events.ko"
 echo "TAP version 13"
-# For what is to be seen of a case that passes.
+# For output of a case that passes.
 exec 3>&1
 one lines lines
 one root for_root_only

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What tracefs has: events that become recordings, and probes without our module. Part of run.sh.
+# Facilities of tracefs: recorded events, and probes without our module. Part of run.sh.
+# shellcheck shell=bash disable=SC2016,SC2034,SC2154
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 # mount_tracing: tracefs, where it is not mounted.
@@ -45,7 +46,7 @@ events_of_probes() {
 	"$FERROTRACE" relay merge "$work/synthetic" | tee "$work/merged" | grep ' test_text: .*text=/bin/true who='
 }
 
-# Without the module: kprobe_events of tracefs serves instead, where there is that.
+# Without the module: kprobe_events of tracefs serves instead, where it exists.
 stock() {
 	local tracing=/sys/kernel/tracing left
 	rmmod ferrotrace_kprobe_events || return 1
@@ -69,7 +70,7 @@ stock() {
 	is reads 1 "$(grep -c "\"dfd\":-100,\"filename\":\"$work/read\".*\"comm\":\"bash\".*\"probe\":\"open\"" "$work/mine")" || return 1
 	is failures 3 "$(grep -c '"f":"/nonexistent","ret":-2.*"duration_ns":[1-9].*"probe":"do_sys_openat2_ret","time":[1-9].*"to":"[^0].*+0x' "$work/mine")" || return 1
 	is returns 3 "$(grep -c '"kind":"return"' "$work/mine")" || return 1
-	# What the command itself does to prepare and to end is no hit.
+	# The command's own calls to prepare and to end are no hits.
 	is "own hits" 0 "$(grep -c '"filename":"/sys/kernel/tracing' "$work/out")" || return 1
 	probe list | grep -q '^do_sys_openat2_ret  return .* [1-9][0-9]*  .*  on ' || return 1
 	refused "there is a probe open already" probe add open=do_exit && refused "the kernel has no function" probe add no_such_function &&

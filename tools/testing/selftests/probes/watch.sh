@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What a watch shows, and what it does when somebody interferes, nobody reads, or there is a terminal. Part of run.sh.
+# Output of a watch, and its behaviour with interference, without a reader, or on a terminal. Part
+# of run.sh.
+# shellcheck shell=bash disable=SC2086,SC2154
 # shellcheck shell=bash disable=SC2086,SC2154
 
 # Each fork and each failing open is seen, once, in order.
@@ -15,7 +17,8 @@ counts_are_exact() {
 	grep '"errno":"ENOENT"' "$work/out" >"$work/failed"
 	is failures $opens "$(grep -c "\"pid\":$worker,.*\"value\":-2" "$work/failed")" || return 1
 	grep -m 1 '"probe":"opens"' "$work/out" | grep -q '"duration_ns":[1-9][0-9]*,.*"to":"[^0].*+0x' || return 1
-	# A CPU may be stopped between taking the time and writing; then the watch says how many events came late.
+	# A CPU may be stopped between taking the time and writing; then the watch reports how many
+	# events were late.
 	late=$(sed -n 's/.*"time":\([0-9]*\).*/\1/p' "$work/out" |
 		awk '$1 < last { late++ } $1 > last { last = $1 } END { print late + 0 }')
 	tail -n 1 "$work/out" | grep -q "\"dropped\":0,\"events\":[0-9]*,\"late\":$late\\b" && put '-*'
@@ -52,7 +55,8 @@ own_reads() {
 	grep '^vfs_read: [1-9][0-9]* events, ' "$work/out" && tail -n 1 "$work/out" | grep -q '^[1-9][0-9]* events, '
 }
 
-# In a container processes have other numbers than the kernel's records; that is told, and only there.
+# In a container processes have other numbers than in the kernel's records; the watch says so, and
+# only there.
 container() {
 	contained() { unshare -m -p -f --mount-proc "$FERROTRACE" probe watch -d 0.1 "$@" 2>"$work/err" && cat "$work/err"; }
 	probe watch do_exit -p 1 -d 0.1 2>"$work/err" && ! grep "PID namespace" "$work/err" || return 1
@@ -60,7 +64,8 @@ container() {
 	contained 'do_exit if pid==1' && grep "PID namespace" "$work/err"
 }
 
-# Who watches, and who records the channel, do not take hits from each other. relay list finds the channel.
+# A watch and a recording of the channel do not take hits from each other. relay list finds the
+# channel.
 two_readers() {
 	"$FERROTRACE" relay list | grep "^$DIR/cpu  *fast " || return 1
 	watching kernel_clone || return 1
@@ -74,7 +79,7 @@ two_readers() {
 	kill -INT $recorder && wait $recorder
 }
 
-# Somebody removes what is watched.
+# Another process removes the watched probes.
 removed() {
 	watching kernel_clone do_exit || return 1
 	(:)
@@ -82,7 +87,7 @@ removed() {
 	grep '^kernel_clone: [1-9][0-9]* events, 0 missed$' "$work/out"
 }
 
-# When nobody reads, what does not fit is counted.
+# Without a reader, events that do not fit are counted.
 dropped() {
 	local line hits dropped records=0 file i
 	rmmod ferrotrace_kprobe_events && load subbuf_size=2048 n_subbufs=4 || return 1
@@ -101,7 +106,7 @@ dropped() {
 	rmmod ferrotrace_kprobe_events && load
 }
 
-# What "relay record" and "relay merge" make of the channel.
+# Output of "relay record" and "relay merge" for the channel.
 by_relay() {
 	worker 25 0
 	put 'p forks kernel_clone' || return 1
@@ -128,7 +133,7 @@ abandoned() {
 	grep -q '^ferrotrace: warning: removed [0-9]* probes that had been left' "$work/err" || return 1
 	is names "watch.1.0 watch.999999999 mine" "$(sed 's/.*name=\([^ ]*\).*/\1/' "$PROBES" | xargs)" || return 1
 	probe remove --all || return 1
-	# Of a file, whose instance still has them.
+	# Probes of a file, whose instance still has them.
 	program && mount_tracing && watching "$work/program:inner" "$work/program:outer%return" || return 1
 	kill -KILL "$watch"
 	wait "$watch" 2>/dev/null
@@ -161,7 +166,8 @@ screen() {
 		def until(what):
 		    if not seen_within(what, 30):
 		        sys.exit("no %r in %r" % (what, seen[-2000:]))
-		# Only what changes is drawn, unless the size is another. Not at once: a key that comes with a new size waits for the next key.
+		# Only changes are drawn, unless the size is another. Not at once: a key that
+		# arrives with a new size waits for the next key.
 		def until_anew(what):
 		    for wide in range(101, 115):
 		        if seen_within(what, 2):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash disable=SC2154,SC2034
 #
-# The jobs of run.sh. Each writes what its tool has seen to $seen, and fails where that is not what was done: DIRS directories
-# made, and removed, by one process each.
+# Jobs of run.sh. Each writes its tool's output to $seen, and fails unless it shows the work: DIRS
+# directories made, and removed, by one process each.
 
 JOBS="perf-record perf-return perf-stat perf-trace perf-ftrace perf-graph perf-latency
 	bpftrace-kprobe bpftrace-kretprobe bpftrace-multi bpftrace-fentry bpftrace-all bpftrace-stack
@@ -21,7 +21,7 @@ chmod +x /tmp/work
 # counted: lines as "N LINE", in order.
 counted() { sort | uniq -c | sed -E 's/^ *([0-9]+) /\1 /'; }
 
-# expect LINE...: each is a line of what was seen.
+# expect LINE...: each is a line of the output.
 expect() {
 	local line
 	cat "$seen"
@@ -34,10 +34,11 @@ expect_hits() {
 	grep -qE "^$DIRS .*$1" "$seen" || { echo "not $DIRS of $1" && return 1; }
 }
 
-# until_int CMD...: runs it in the background, where the shell would have it ignore the signal that ends it; not for ever.
+# until_int CMD...: runs it in the background, where the shell would make it ignore the signal that
+# ends it; for a limited time.
 until_int() { exec env --default-signal=INT timeout -s INT 1200 "$@"; }
 
-# wait_for_probe FUNCTION: until a tool has put a probe there, and some time for what follows.
+# wait_for_probe FUNCTION: until a tool has set a probe there, and some time more for the tool.
 wait_for_probe() {
 	for _ in $(seq 1000); do
 		if grep -q "  $1+" /sys/kernel/debug/kprobes/list; then break; fi
@@ -75,7 +76,7 @@ perf_stat() {
 	expect "$DIRS job:made"
 }
 
-# Calls and what they returned; not the times.
+# Calls and their return values; not the times.
 perf_trace() {
 	perf trace -o /tmp/trace -e mkdir,rmdir -- /tmp/work || return
 	sed -E 's/^.*: ([a-z]+\/?[0-9]*)? ?((mk|rm)dir)\(.*\) *= /\2 /' /tmp/trace | counted >"$seen"
@@ -89,8 +90,9 @@ perf_ftrace() {
 	expect "$DIRS vfs_mkdir" "$DIRS vfs_rmdir"
 }
 
-# What a graph of vfs_rmdir() has to have. An interrupt makes a line with a brace of a function without others inside, and has locks
-# and more of its own: only the names of what it does not execute.
+# Required lines of a graph of vfs_rmdir(). An interrupt makes a line with a brace of a function
+# without others inside, and has its own locks and more: only the names of functions that it does
+# not call.
 RMDIR='.*(rmdir|dentry|dcache|d_delete)'
 
 perf_graph() {
@@ -108,7 +110,7 @@ perf_latency() {
 	expect "$DIRS vfs_mkdir"
 }
 
-# bt PROGRAM: bpftrace runs it beside the work; its maps, a line each.
+# bt PROGRAM: bpftrace runs it with the work; its maps, a line each.
 bt() {
 	BPFTRACE_MAX_PROBES=4096 bpftrace -q -c '/bin/bash /tmp/work' -e "$1" >/tmp/bt.out 2>/tmp/bt.err ||
 		{ cat /tmp/bt.out /tmp/bt.err && return 1; }
@@ -147,13 +149,13 @@ bpftrace_all() {
 
 bpftrace_stack() {
 	bt 'kprobe:vfs_rmdir { @[kstack(6)] = count(); }' || return
-	# One stack, as the same path leads there; without offsets.
+	# One stack, as there is one path; without offsets.
 	sed -E 's/\+[0-9]+$//' /tmp/bt.out >"$seen"
 	cat "$seen"
 	grep -q "^]: $DIRS\$" "$seen" && grep -q '^ *vfs_rmdir$' "$seen"
 }
 
-# tc ARGS...: trace-cmd records the work; its report: the task, and what it was in.
+# tc ARGS...: trace-cmd records the work; its report: the task, and its function.
 tc() {
 	(cd /tmp && trace-cmd record -q -o /tmp/trace.dat "$@" /tmp/work >/tmp/tc.log 2>&1) || { cat /tmp/tc.log && return 1; }
 	trace-cmd report -i /tmp/trace.dat >/tmp/tc.report 2>/tmp/tc.err || { cat /tmp/tc.err && return 1; }
@@ -231,7 +233,7 @@ bcc_funccount() {
 	expect "$DIRS vfs_mkdir" "$DIRS vfs_rmdir"
 }
 
-# Those of libbpf-tools bring their program compiled, and fit it to the kernel by its types.
+# libbpf-tools have their programs compiled, and fit them to the kernel by its types.
 libbpf_execsnoop() {
 	bcc_enough='dir19' bcc stdbuf -oL execsnoop-libbpf -n mkdir || return 0
 	grep -m 1 dir19 /tmp/bcc.out | awk '{ print $1, $4, $5 }' >"$seen"

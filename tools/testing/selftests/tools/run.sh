@@ -1,16 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The tools that people use, unchanged, each with one real job: perf, bpftrace, trace-cmd, bcc's tools, blktrace.
-#   run.sh ROOT [JOB...]    ROOT is a Debian with these tools (suites/56-tools.sh); runs in a guest, as root
-# What a job has seen, without what differs from run to run, is for the host to compare: $FERROTRACE_OUT/JOB.
+# The tools that people use, unchanged, each with one real job: perf, bpftrace, trace-cmd, bcc's
+# tools, blktrace. Runs in a guest, as root.
+#
+#   run.sh ROOT [JOB...]    ROOT is a Debian with these tools (suites/56-tools.sh)
+#
+# A job's output, without variable parts, is for the host to compare: $FERROTRACE_OUT/JOB.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 repo=$(cd "$here/../../../.." && pwd)
 tree=$(dirname "$FERROTRACE_KDIR")
 
-# enter ROOT ARGS...: this script again, there; what it needs of here lies where it does here.
+# enter ROOT ARGS...: runs this script again in that root; its files are at the same paths there.
 enter() {
 	local root=$1 dir
 	shift

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Probes anywhere in the kernel, in batches, while it runs. The caller writes offsets from _text, one a line, to
- * debugfs kprobes_all_functions. The file then reads as "OFFSET ERROR" for each; by then the probes are gone.
+ * kprobes_all_functions: probes anywhere in the kernel, in batches, while it runs. Offsets from _text, one
+ * a line, are written to debugfs kprobes_all_functions, which then reads as "OFFSET ERROR" for each; the
+ * probes are unregistered by then.
  *
- * With disabled=1 probes are registered disabled, so that nobody comes by. With the C engine and get_kprobe= there is then a third
- * word: 1 where the engine would put a jump. It prepares that while it registers, and has a probe of its own at the place then.
+ * With disabled=1 probes are registered disabled, so that no CPU hits them. With the C engine and
+ * get_kprobe= there is then a third word: 1 where the engine would place a jump. It prepares the
+ * jump while it registers, and has its own probe at the place then.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -71,7 +73,7 @@ static int parse(char *lines)
 	return 0;
 }
 
-/* Whether the C engine has a probe of its own at the place, in front of the only one that is there. */
+/* Returns true if the C engine has its own probe at the place, in front of the only other one. */
 static bool is_prepared(struct kprobe *kp)
 {
 	struct kprobe *found;
@@ -102,7 +104,7 @@ static int probe_all(void)
 			accepted[n++] = &place->kp;
 		cond_resched();
 	}
-	/* for who comes by */
+	/* time for hits */
 	if (!disabled)
 		msleep(ms);
 	unregister_kprobes(accepted, n);

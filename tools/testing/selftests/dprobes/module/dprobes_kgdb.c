@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A debugger for kgdb that says what is in a script: it asks why the kernel has stopped, and lets it go on. It connects when the
- * module is loaded, and leaves when that goes. Parameters show how often the kernel has stopped, and what it said last.
+ * Scripted debugger for kgdb: asks why the kernel has stopped, and continues it. It connects when
+ * the module is loaded, and detaches when the module is unloaded. Parameters show how often the
+ * kernel has stopped, and its last answer.
  */
 #include <linux/kgdb.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/serial_core.h>
 
-/* What comes from the other end of the line, once the kernel has stopped: packets, and a '+' for each that it sends. */
+/*
+ * Input from the other end of the line, once the kernel has stopped: packets, and a '+' for each
+ * that the kernel sends.
+ */
 #define ASK	"$?#3f+"
 #define GO_ON	"$c#63"
 #define LEAVE	"$D#44+"
@@ -27,7 +31,7 @@ static bool is_leaving;
 
 static void stopped(void)
 {
-	/* Who is connected is told why without asking. */
+	/* A debugger that is connected gets the reason without asking. */
 	if (!kgdb_connected)
 		script = ASK GO_ON;
 	else if (is_leaving)

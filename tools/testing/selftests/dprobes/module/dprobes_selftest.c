@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What probe programs are tried on: an instruction that faults, functions that they call and end with, a handler of klog, and an
- * object that is made, changed and freed. Parameters have them done: writing an address to "load" loads a word from there, "klog" has the last
- * message, and writing a number to "object" stores it in the object, which is made for the first one and freed for 0.
+ * Targets of probe programs: a faulting instruction, functions that they call and end with, a
+ * handler of klog, and an object that is made, changed and freed. Parameters trigger them: writing
+ * an address to "load" loads a word from there, "klog" has the last message, and writing a number
+ * to "object" stores it in the object, which is made for the first number and freed for 0.
  */
 #include <linux/dprobes.h>
 #include <linux/kernel.h>
@@ -35,8 +36,8 @@ static unsigned int exits;
 #endif
 
 /*
- * After a site of ftrace, without which points are refused, come instructions of 2, 3, 3 and 5 bytes. The second, at
- * LOAD_OFFSET of ../src/module.rs, is the one that loads, and nothing else.
+ * After a site of ftrace, without which points are refused, there are instructions of 2, 3, 3 and 5
+ * bytes. The second, at LOAD_OFFSET of ../src/module.rs, is the load; it has no other effect.
  */
 asm(".text\n"
 	".globl dprobes_selftest_read\n"

@@ -2,7 +2,7 @@
 #ifndef _DPROBES_SELFTEST_H
 #define _DPROBES_SELFTEST_H
 
-/* Loads a word; whether it is there. */
+/* Loads a word; returns false if it faults. */
 unsigned long dprobes_selftest_read(unsigned long address, unsigned long *word);
 
 /* Are called with an object after it was made, and before it is freed. */

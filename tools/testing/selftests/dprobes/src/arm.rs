@@ -40,7 +40,7 @@ fn address(n: usize) -> u64 {
     WORDS[n].as_ptr() as u64
 }
 
-/// Stores a word, which nothing leaves out.
+/// Stores a word, by a store that the compiler keeps.
 fn store(n: usize, value: u64) {
     WORDS[n].store(value, Relaxed);
     std::hint::black_box(WORDS[n].load(Relaxed));

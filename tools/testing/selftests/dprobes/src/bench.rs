@@ -46,7 +46,7 @@ const ENTRY: Place = Place {
 };
 
 impl Place {
-    /// Once something is there: waits until it is a jump, if it is to be one.
+    /// Waits until a registered point is a jump, if it is to be one.
     fn settle(&self) {
         let is_jump = || {
             let list = std::fs::read_to_string("/sys/kernel/debug/kprobes/list").unwrap();

@@ -200,7 +200,8 @@ fn checked(result: c_long, what: &str) -> i32 {
 
 /// Makes the bpf(2) system call. `attr` must be right for the command.
 fn bpf<T>(command: i32, attr: &T, what: &str) -> i32 {
-    // SAFETY: The kernel reads as many bytes as there are. What it writes to is where `attr` says, and there for its callers.
+    // SAFETY: The kernel reads as many bytes as there are. It writes to memory that `attr` names,
+    // which the callers provide.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, size_of::<T>()) };
     checked(result, what)
 }
@@ -238,8 +239,8 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Attaches a program at an offset of the function that the benchmark calls. Panics if the kernel has not compiled it to machine
-    /// code.
+    /// Attaches a program at an offset of the function that the benchmark calls. Panics if the
+    /// kernel has not compiled it to machine code.
     pub fn new(job: Job, offset: u64) -> Self {
         let (map, output) = match job {
             Job::Nothing => (None, None),
@@ -310,7 +311,7 @@ fn perf_buffer() -> (OwnedFd, OwnedFd) {
     };
     let output = perf_event(attr, 0);
     // Mapped to be read only, it is overwritten.
-    // SAFETY: It is a new mapping, which stays until the process ends, and nobody looks at it.
+    // SAFETY: It is a new mapping, which stays until the process ends, and has no readers.
     let mapping = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -356,7 +357,7 @@ fn code(job: Job, used: Option<&OwnedFd>) -> Vec<u64> {
                 copy(R2, Frame),
                 add(R2, -4),
                 call(abi::FN_MAP_LOOKUP),
-                insn(0x15, R0, R0, 3, 0), // to what is after the jump, if there is none
+                insn(0x15, R0, R0, 3, 0), // without a value: to the code after the jump
                 set(R1, 1),
                 insn(0xdb, R0, R1, 0, 0),  // adds, atomically
                 insn(0x05, R0, R0, 10, 0), // to the end
@@ -371,7 +372,7 @@ fn code(job: Job, used: Option<&OwnedFd>) -> Vec<u64> {
                 add(R3, -16),
                 set(R4, 0),
             ]);
-            // Whose length the jump above has: an array has all keys, but a program may not know.
+            // The jump above has its length: an array has all keys, but a program cannot know.
             code.push(call(abi::FN_MAP_UPDATE));
         }
         Job::RingBuffer | Job::RingBufferTimed | Job::PerfBuffer => {
@@ -406,7 +407,7 @@ fn code(job: Job, used: Option<&OwnedFd>) -> Vec<u64> {
                         copy(R2, Frame),
                         add(R2, data),
                         set(R3, len),
-                        set(R4, 1), // nobody is woken
+                        set(R4, 1), // without a wake-up
                         call(abi::FN_RINGBUF_OUTPUT),
                     ]);
                 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of exits to the kernel's debugger, at whose other end is the module `dprobes_kgdb`, and to
+//! Tests of exits to the kernel's debugger, with the module `dprobes_kgdb` at its other end, and to
 //! a crash.
 
 use ferro_core::rpn::*;

@@ -142,7 +142,7 @@ fn rem() {
     assert_eq!(state.number("runs"), 1);
 }
 
-/// After the call of ftrace, where there is none.
+/// Probes the instruction after the call of ftrace, or the first one without such a call.
 fn in_the_middle() {
     let mut program = counting();
     program.point.offset = behind_entry();
@@ -358,7 +358,7 @@ fn interrupts() {
     let number = |key| crate::control::number(&state.points[1], key);
     assert!(number("hits") >= 50, "{}", number("hits"));
     // In the instructions around a program a hit may still be one too many. With
-    // CONFIG_TRACE_IRQFLAGS interrupts are on again before the probed code goes on.
+    // CONFIG_TRACE_IRQFLAGS interrupts are on again before the probed code continues.
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
     if !symbols.contains(" trace_hardirqs_off\n") {
         let (hits, missed) = (number("hits"), number("missed"));

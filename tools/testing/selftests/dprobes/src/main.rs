@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probe programs on the running kernel. The arguments are the starts of the names of cases; without any, all run. Prints KTAP.
+//! Probe programs on the running kernel. The arguments are the starts of the names of cases;
+//! without any, all run. Prints KTAP.
 
 mod arm;
 mod bench;

@@ -146,7 +146,8 @@ pub fn comes(is_wanted: impl Fn(&State) -> bool) -> State {
     }
 }
 
-/// The offset of a function's instruction after the call of ftrace, which has a landing pad before it on kernels with IBT.
+/// Offset of a function's instruction after the call of ftrace, which has a landing pad before it
+/// on kernels with IBT.
 pub fn behind_entry() -> u64 {
     let config = std::env::var("FERROTRACE_KDIR").unwrap() + "/.config";
     let config = std::fs::read_to_string(config).unwrap();
@@ -211,7 +212,7 @@ impl Logged {
     }
 }
 
-/// Takes all records that there are, of all CPUs, in the order of their times.
+/// Takes all records of all CPUs, in the order of their times.
 pub fn take_records() -> Vec<Logged> {
     let mut records = Vec::new();
     for cpu in 0.. {

@@ -322,7 +322,7 @@ fn logging<'a>(path: &'a str, function: *const (), word: u64) -> Program<'a> {
     program
 }
 
-/// The words of the records that there are.
+/// Returns the words of all records.
 fn words() -> Vec<u64> {
     let records = take_records();
     let words = records.iter().map(|logged| match logged.entries()[..] {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counts calls of a function that is named: by a struct ftrace_ops and by a kprobe. debugfs ftrace_rust_selftest/ctl takes
+ * Counts calls of a named function: by a struct ftrace_ops and by a kprobe. debugfs
+ * ftrace_rust_selftest/ctl takes
+ *
  *
  *	ops function=NAME [regs=1]	registers an ops
  *	probe function=NAME		registers a kprobe
- *	stop				unregisters what there is
+ *	stop				unregisters both
  *
- * and info shows what they have counted.
+ *
+ * and info shows their counts.
  */
 #include <linux/atomic.h>
 #include <linux/ftrace.h>

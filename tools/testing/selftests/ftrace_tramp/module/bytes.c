@@ -102,9 +102,9 @@ static unsigned int shorter(const struct trampoline *old, const struct trampolin
 }
 
 /*
- * Up to the return, which has another length where it may be a jump, the codes are the same, but for fields of 32 bits that name
- * the same address, and for one that does not: the load of the ops, from after the code. Each comes after known bytes. Some of
- * the engine's instructions are shorter.
+ * Up to the return, which has another length where it may be a jump, the codes are the same, except
+ * for fields of 32 bits that name the same address, and for one that does not: the load of the ops,
+ * from after the code. Each follows known bytes. Some of the engine's instructions are shorter.
  */
 static void compare(const struct trampoline *old, const struct trampoline *new)
 {

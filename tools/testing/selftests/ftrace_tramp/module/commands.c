@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * debugfs ftrace_tramp_selftest/ctl: "register" and "unregister", some ops on the functions; "attach" and "release", data of the
- * functions: for who has allocations fail meanwhile. And "attach_all", data of all functions of the kernel that a file has;
- * "call", which fails if one of the functions has not called with its data as often as it was called; "detach_all". And
- * "kill at=ADDRESS", that of ftrace_kill(), which is not for modules: ftrace gives up. And the commands of spinning.c and many.c.
- * "called" has what each function calls.
+ * debugfs ftrace_tramp_selftest/ctl:
+ *
+ *
+ *	register, unregister	some ops on the functions; allocations may be failing
+ *	attach, release		per-function data; allocations may be failing
+ *	attach_all file=FILE	data for all functions of the kernel that the file lists
+ *	call			fails unless each function calls with its data as often as
+ *				it is called
+ *	detach_all		detaches the data of "attach_all"
+ *	kill at=ADDRESS		calls ftrace_kill(), by its address: ftrace gives up
+ *
+ *
+ * and the commands of spinning.c and many.c. "called" has the target of each function's call.
  */
 #include <linux/debugfs.h>
 #include <linux/ferrotrace_ftrace.h>
@@ -79,7 +87,7 @@ static int attach(const struct ctl_args *a)
 	for (f = 0; f < ARRAY_SIZE(functions); f++)
 		data[f] = (struct ftrace_data){ (unsigned long)functions[f], (void *)functions[f] };
 	err = ftrace_data_attach(&data_ops, data, ARRAY_SIZE(data));
-	/* What it keeps to be called again is not what was there before. */
+	/* The memory that it keeps for the next call was not in the state before. */
 	if (err)
 		ftrace_data_release(&data_ops);
 	return err;

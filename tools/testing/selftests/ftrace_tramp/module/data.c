@@ -289,8 +289,8 @@ static bool toggle_other(unsigned int i)
 }
 
 /*
- * At what looks like a stub in memory of another kind, which may be a device's: the unwinder does not read it, as the page table's
- * accessed bit shows.
+ * Something like a stub in memory of another kind, which may be a device's: the unwinder does not
+ * read it, as the page table's accessed bit shows.
  */
 static void unwound_elsewhere(void)
 {
@@ -340,7 +340,7 @@ static void registers(void)
 		if (!EXPECT_EQ(ftrace_data_attach(&with_data, &data, 1), 0))
 			return;
 		fts_a(1);
-		/* It is one of its functions. */
+		/* The function is among its functions. */
 		EXPECT(toggle_other(1));
 		fts_a(1);
 		EXPECT_EQ(with_all, flags[i] ? 2 : 0);

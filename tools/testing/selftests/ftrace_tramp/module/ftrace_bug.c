@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ftrace gives up while it takes ops out, or adds one: functions go on calling what they called, or call what they were to, but no
- * ops that has gone, or was refused. All of it happens when the module is loaded; the kernel panics if something is wrong.
+ * ftrace gives up while it unregisters or registers ops: functions continue with their old or new
+ * target, but call no ops that was unregistered or refused. All of it happens when the module is
+ * loaded; the kernel panics on a failure.
  */
 #include <linux/ftrace.h>
 #include <linux/init.h>
@@ -105,7 +106,7 @@ static int __init ftrace_bug_init(void)
 	if (!coming)
 		err = err ?: register_ftrace_function(goes);
 	err = err ?: register_kprobe(&inside);
-	/* What is registered stays so, and this module with it. */
+	/* Registered ops stay registered, and this module stays loaded. */
 	if (err || check("before", 1000, coming ? 0 : alone ? 2000 : 1000))
 		panic("ftrace_bug: not registered: %d\n", err);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Commands: "trace_few" notes how long a stack trace takes in a trampoline, with few sets; "many_sets file=FILE" gives each of some
- * functions of the file two ops of its own, so that there are as many sets; "trace_many" fails if a stack trace takes twice as long or
- * longer; "few_sets" unregisters them.
+ * Commands: "trace_few" measures a stack trace in a trampoline, with few sets. "many_sets
+ * file=FILE" gives each of some functions of the file its own two ops, so that there are as many
+ * sets. "trace_many" fails if a stack trace then takes twice as long or longer; "few_sets"
+ * unregisters the ops.
  */
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/ktime.h>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * One ftrace_ops on a function: it has a trampoline of its own.
- */
+/* One ftrace_ops on a function: it has its own trampoline. */
 #include <linux/ptrace.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -89,7 +87,7 @@ static void plain(void)
 	counted(count, FTRACE_OPS_FL_RECURSION);
 }
 
-/* Before the callback another function asks whether it is within itself. */
+/* Another function asks before the callback if the callback is running already. */
 static void asked(void)
 {
 	counted(count, 0);
@@ -126,7 +124,7 @@ static void own_trampoline(void)
 	struct counting c = { .ops = { .func = count, .flags = FTRACE_OPS_FL_RECURSION } };
 	unsigned long trampoline;
 
-	/* one that works: of an ops that traces another function */
+	/* a usable one: of an ops that traces another function */
 	if (!begin(&other, fts_b))
 		return;
 	trampoline = other.ops.trampoline;

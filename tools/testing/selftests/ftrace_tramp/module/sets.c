@@ -125,7 +125,10 @@ static void changes(void)
 		struct traced *t = &traced[random % OPS];
 		unsigned int wanted = (random >> 8) % 7 + 1;
 
-		/* In the middle most are there, so that there are functions with more than a set can have. */
+		/*
+		 * In the middle most are registered, so that there are functions with more than a
+		 * set can have.
+		 */
 		if (t->registered && (random >> 16) % (step < STEPS / 2 ? 8 : 2) == 0) {
 			if (!EXPECT_EQ(unregister_ftrace_function(&t->ops), 0))
 				break;
@@ -259,12 +262,12 @@ static void refused(void)
 		goto out;
 	last = batch[MANY - 1];
 
-	/* one is registered */
+	/* one of the batch is registered already */
 	EXPECT_EQ(register_ftrace_function(last), 0);
 	traced[MANY - 1].registered = true;
 	EXPECT_EQ(register_ftrace_functions(batch, MANY), -EBUSY);
 	all_right();
-	/* one is not */
+	/* one of the batch is not registered */
 	EXPECT_EQ(unregister_ftrace_functions(batch + MANY - 2, 2), -EBUSY);
 	all_right();
 	EXPECT_EQ(unregister_ftrace_function(last), 0);
@@ -286,7 +289,7 @@ static void refused(void)
 	}
 	are_registered(false);
 
-	/* those of which nothing is to be left are all that there is on the function, with all registers */
+	/* the ops with empty filters are all that the function has, with all registers */
 	forget(&traced[0]);
 	set_up(&traced[0], FTRACE_OPS_FL_SAVE_REGS);
 	if (filter(&traced[0], BIT(0))) {

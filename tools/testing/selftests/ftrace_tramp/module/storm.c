@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ops over hot functions of the kernel that come, go and change their filters on all CPUs, and are freed as soon as they are not
- * registered: in two steps, between which run.sh has the kernel work. No callback gets an ops that is not registered.
+ * Ops over hot functions of the kernel that are registered, unregistered and change their filters
+ * on all CPUs, and are freed as soon as they are unregistered: in two steps, between which run.sh
+ * gives the kernel work. No callback gets an ops that is not registered.
  */
 #include <linux/atomic.h>
 #include <linux/ferrotrace_ftrace.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects as a compiler makes them, of any version, right or wrong: the constructor is called with what the parameters say.
+ * Objects as a compiler makes them, of any version, right or wrong: the constructor is called as
+ * the parameters say.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -85,7 +86,7 @@ static void build_function(unsigned int object, unsigned int function)
 	to[1] = (function + 1) | (u64)(0x1000 + function) << 32;
 	to[2] = 0x2000 + function;
 	set(to + 3, count, values);
-	/* bits and times come last in all versions that have no other */
+	/* bits and times are last in all versions that have no other */
 	if (other_kinds) {
 		set(to + 5, function ? 0 : 1, &bits[object]);
 		set(to + 7, function ? 0 : 1, &times[object]);
@@ -103,7 +104,7 @@ static void build_function(unsigned int object, unsigned int function)
 		to[3] = 0x40000000;
 	if (function == 1 && is_wrong("key"))
 		to[0] = 0x1234567;
-	/* another object has the function: what the linker does with several copies of it */
+	/* another object has the function: the linker does this with several copies of it */
 	if (function == 1 && is_wrong("other"))
 		to[0] = (unsigned long)infos[!object];
 	tables[object][function] = function == 1 && is_wrong("null") ? NULL : to;

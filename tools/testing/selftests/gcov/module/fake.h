@@ -2,7 +2,7 @@
 #ifndef _GCOV_FAKE_H
 #define _GCOV_FAKE_H
 
-/* What compiled code calls, which no header of the kernel has. */
+/* Functions that compiled code calls, which no header of the kernel declares. */
 struct gcov_info;
 
 void __gcov_init(struct gcov_info *info);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Compiled by LLVM, for whatever kernel.
- */
+/* Compiled by LLVM, for a kernel of any compiler. */
 #include "llvm.h"
 
 static __attribute__((noinline)) unsigned int odd(unsigned int number)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * A part of gcov_one and of gcov_two. The test finds lines by what is said at their end.
- */
+/* A part of gcov_one and of gcov_two. The test finds lines by the comments at their ends. */
 #include <linux/compiler.h>
 #include <linux/kstrtox.h>
 #include <linux/moduleparam.h>
@@ -23,7 +21,7 @@ static noinline unsigned int never(unsigned int number)
 	return number + 1; /* NEVER */
 }
 
-/* Or else the compiler leaves out the calls. */
+/* Without it the compiler drops the calls. */
 static unsigned int result;
 
 void same(unsigned int calls)

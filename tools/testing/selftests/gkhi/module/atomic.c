@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Arming is one step, as the other CPUs see it: all come by two hooks, in both orders, while a list of an exit on each is
- * armed and disarmed.
+ * Arming is one step, as other CPUs see it: all CPUs execute two hooks, in both orders, while a
+ * list of an exit on each is armed and disarmed.
  *
- * Where nothing preempts, the step is before both or after both. An NMI or a task may have it happen in
- * between; but there is only one instant: while the list is being armed, nobody finds the first hook armed
- * and then the second one not; while it is being disarmed, not the first not and then the second. And what else
- * is armed on one of the hooks is never missed.
+ * Without preemption, the step is before both or after both. In an NMI or a task it may happen in
+ * between; but there is only one instant: while the list is being armed, no CPU finds the first
+ * hook armed and then the second one not; while it is being disarmed, not the first unarmed and
+ * then the second armed. Other exits that are armed on one of the hooks are never missed.
  *
- * The looks are placed: all CPUs look in each state that stays, in both orders; and the task that arms looks where the
- * registry calls a function between its steps, which ftrace tells. What other CPUs find at other moments comes in addition.
+ * The looks are placed: all CPUs look in each stable state, in both orders; and the arming task
+ * looks where the registry calls a function between its steps, which ftrace traces. Looks of other
+ * CPUs at other moments are counted in addition.
  */
 #include <linux/cpumask.h>
 #include <linux/delay.h>
@@ -35,7 +36,7 @@ struct looks {
 };
 
 static DEFINE_PER_CPU(struct looks, looks);
-/* Those of the task that arms, between the steps. */
+/* Looks of the arming task, between the steps. */
 static struct looks inside;
 static unsigned long phase;
 static bool task;
@@ -119,7 +120,7 @@ static void look(bool whole)
 	after = READ_ONCE(phase);
 	l->reverse = !reverse;
 	judge(l, a, b, before, after, reverse, whole);
-	/* pairs with three_more_each(): what has been counted has been judged */
+	/* pairs with three_more_each(): looks that are counted have been judged */
 	smp_store_release(&l->all, l->all + 1);
 }
 
@@ -199,8 +200,8 @@ static struct pair pairs[2] = {
 static struct task_struct *changing;
 
 /*
- * The task that arms is where a hook gets or loses its last exit, or where the CPUs are about to be stopped: between the
- * steps that a change consists of. What is seen from there is what a CPU that does nothing else sees.
+ * The arming task is where a hook gets or loses its last exit, or where the CPUs are about to be
+ * stopped: between the steps of a change. Its view is the view of an idle CPU.
  */
 static void notrace between_steps(unsigned long ip, unsigned long parent, struct ftrace_ops *ops,
 				  struct ftrace_regs *fregs)
@@ -416,8 +417,8 @@ static void notrace on_stop(unsigned long ip, unsigned long parent, struct ftrac
 static struct ftrace_ops stop_ops = { .func = on_stop };
 
 /*
- * Stays between the hooks until the CPUs are to be stopped, and then some more; a registry that
- * does not stop them has 2 s.
+ * Stays between the hooks until the CPUs are about to be stopped, and some time longer; waits at
+ * most 2 s for a registry that does not stop them.
  */
 static int come_by_slowly(void *unused)
 {

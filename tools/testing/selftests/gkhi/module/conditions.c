@@ -66,7 +66,7 @@ static GKH_EXIT_0VAR(see_cpus, self)
 	return GKH_CONTINUE;
 }
 
-/* Between two that are called as it comes. */
+/* Between two exits without the condition. */
 static void try_condition(const char *hook, gkh_fn_t exit, unsigned int flags, struct seen seen[3])
 {
 	struct gkh_record records[3] = {

@@ -37,7 +37,7 @@ struct gkhook *gst_hook(const char *name)
 	return NULL;
 }
 
-/* They return what an exit has set, or 1000. */
+/* They return the value of an exit, or 1000. */
 static noinline int place_ret(long a)
 {
 	GKHOOK_1VAR_RO_RET(int, gst_ret, a);

@@ -13,7 +13,7 @@
 #include "gkhi_selftest.h"
 
 static atomic_t calls, wins, late;
-/* How many calls have to be in the exit before one goes on; nobody waits for ever. */
+/* Number of calls that must be in the exit before one continues; the wait is limited. */
 static atomic_t awaited;
 static DEFINE_PER_CPU(bool, gone);
 
@@ -132,7 +132,7 @@ void gst_leave_nop(void)
 			usleep_range(100, 200);
 		EXPECT(!static_key_enabled(&GKHOOK(gst_a)->key));
 	}
-	/* An exit that is never called leaves the NOP alone. */
+	/* An exit that is never called does not change the NOP. */
 	EXPECT_EQ(gkh_arm(&leaver), 0);
 	EXPECT_EQ(gkh_disarm(&leaver), 0);
 	EXPECT(!static_key_enabled(&GKHOOK(gst_a)->key));

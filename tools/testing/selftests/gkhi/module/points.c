@@ -67,7 +67,7 @@ static noinline __noclone void hit_int3(void)
 
 static noinline __noclone void single_step(void)
 {
-	/* The trap comes after the instruction that follows the one which sets the flag. */
+	/* The trap is raised after the instruction that follows the one which sets the flag. */
 	asm volatile("pushfq\n"
 		     "orq %[tf], (%%rsp)\n"
 		     "popfq\n"
@@ -148,7 +148,7 @@ void gst_point_protection(void)
 	gkh_deregister(&on_kernel_fault);
 }
 
-/* With FTRACE_TRAMP_RUST=y the kernel's own trampolines, whose hooks these are, are not there. */
+/* With FTRACE_TRAMP_RUST=y the kernel's own trampolines, which have these hooks, do not exist. */
 #if IS_ENABLED(CONFIG_DYNAMIC_FTRACE) && !IS_BUILTIN(CONFIG_FTRACE_TRAMP_RUST)
 static noinline __noclone void traced(void)
 {

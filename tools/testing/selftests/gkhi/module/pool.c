@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Exits that are registered by commands, and what they have seen:
+ * Exits that are registered by commands, and their calls:
  *
- *	register HOOK NAME FLAGS PARAMS ANSWER	an exit that answers so; on a _RET hook -1 makes it return 500,
- *						or 600 if it is pinned
+ *
+ *	register HOOK NAME FLAGS PARAMS ANSWER	an exit with this answer; on a _RET
+ *						hook -1 makes it return 500, or 600 if
+ *						it is pinned
  *	arm|disarm|deregister NAME...		a list, in this order
- *	fire HOOK				comes by its place; the trace is of this only
- *	hammer HOOK TIMES			comes by its place so often on each CPU, on all at once
+ *	fire HOOK				executes the hook; the trace is of this only
+ *	hammer HOOK TIMES			executes the hook TIMES times on each
+ *						CPU, on all at once
  *	identify|delete HOOK
  *	points on|off|keep_cpus_down		the counters of points.c
  *
- * Each exit on an RW hook adds 10 to the first parameter. A trace has "NAME(p0,p1,p2)/COUNT" of each call and "=ANSWER"
- * of the place.
+ *
+ * Each exit on an RW hook adds 10 to the first parameter. A trace has "NAME(p0,p1,p2)/COUNT" of
+ * each call and "=ANSWER" of the hook.
  */
 #include <linux/atomic.h>
 #include <linux/kernel.h>

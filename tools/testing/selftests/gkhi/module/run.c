@@ -116,7 +116,7 @@ int gst_at_once(void (*fn)(void *arg), void *arg)
 			wake_up_process(threads[cpu]);
 	for_each_possible_cpu(cpu)
 		if (threads[cpu]) {
-			/* one that has not run yet would not come */
+			/* a thread that is stopped before its first run would not run at all */
 			while (atomic_read(&m.missing) > 0)
 				schedule_timeout_interruptible(1);
 			kthread_stop(threads[cpu]);
