@@ -5,7 +5,8 @@
 # N passed, N failed, N skipped.
 #   check.sh [NAME...]    only the suites whose names contain one of the words (also SUITES="...")
 # PARALLEL_SUITES=N runs N at once. VERBOSE=1 also shows each result when it comes, with the seconds since the last one of
-# its suite, and what a case says that it took in the guest. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
+# its suite, and what a case says that it took in the guest. RESULTS=1 writes the sums of the suites to Documentation/results/, to a
+# file with the name of the directory of the logs. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
 #
 # A guest uses one processor, whatever number of CPUs it has, and one in seven seconds none, while it or its suite waits. The
 # suites that take longest start first: each says how long it takes in a line "# Seconds: N"; what N is matters for the order only.
@@ -13,6 +14,8 @@ set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=integration/lib.sh
 . "$HERE/../../integration/lib.sh"
+# shellcheck source=tools/testing/results.sh
+. "$HERE/results.sh"
 
 export VARIANTS=${VARIANTS:-$DEFAULT_VARIANTS}
 LOGS=${LOGS:-build/check}
@@ -109,6 +112,8 @@ report() {
 		printf '    logs: %s\n' "$LOGS/$name.*"
 	fi
 	printf -- '--- %s: %d passed, %d failed, %d skipped, %d s\n' "$name" "$passed" "$failed" "$skipped" "$seconds"
+	printf '%-26s %6d passed %4d failed %4d skipped\n' "${name#*-}" "$passed" "$failed" "$skipped" >>"$LOGS/sums"
+	case $name in *-tools) sed -nE 's/^((not )?ok) [0-9]+ tools: /    \1 /p' "$LOGS/$name.ktap" >>"$LOGS/sums" ;; *) ;; esac
 	total_passed=$((total_passed + passed))
 	total_failed=$((total_failed + failed))
 	total_skipped=$((total_skipped + skipped))
@@ -151,4 +156,7 @@ while [ ${#running[@]} -gt 0 ]; do end_one; done
 
 printf -- '--- %d:%02d minutes, %d suites at once\n' $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)) "$slots"
 printf '%d passed, %d failed, %d skipped\n' $total_passed $total_failed $total_skipped
+results "$(basename "$LOGS")" "$LOGS/sums" \
+	"make check VARIANTS=\"$VARIANTS\"${words[*]:+ SUITES=\"${words[*]}\"}${FERROTRACE_STORM:+ FERROTRACE_STORM=$FERROTRACE_STORM}" \
+	"${VARIANTS%% *}"
 [ $total_failed = 0 ] && [ $((total_passed + total_skipped)) -gt 0 ]

@@ -3,7 +3,7 @@
 #
 # "make check-toolchains": builds the variant tiny with other compilers than the machine's, as far as Debian's suites have them, boots
 # each kernel, reads the results of its KUnit tests, and prints a line for each compiler. TOOLS="gcc-16 rust-trixie" tries only
-# these. Fails if one of them does not build or does not pass.
+# these; RESULTS=1 writes the lines to Documentation/results/check-toolchains.txt. Fails if one of them does not build or does not pass.
 #   here         what all variants are built with
 #   gcc-N        C by that compiler
 #   clang-N      the same, with the bindgen of its suite and its libclang; the oldest is the oldest that the kernel takes
@@ -12,6 +12,9 @@ set -euo pipefail
 LOGS=${LOGS:-build/check-toolchains}
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/suites/lib.sh"
+# shellcheck source=tools/testing/results.sh
+. "$(dirname "$0")/results.sh"
+[ -z "${RESULTS:-}" ] || [ -z "${TOOLS:-}" ] || die "RESULTS=1 takes all tools"
 
 ALL="here rust-trixie rust-unstable gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-17 clang-19 clang-23"
 VARIANT=tiny
@@ -89,53 +92,46 @@ judge() {
 		grep -qx " *# Subtest: $suite" "$results" || missing="$missing $suite"
 	done
 	grep -qx 'that was all' "$results" || missing="$missing (the end)"
-	printf 'KUnit: %s passed, %s failed%s\n' "$passed" "$failed" "${missing:+, without$missing}"
+	line 'KUnit: %s passed, %s failed%s\n' "$passed" "$failed" "${missing:+, without$missing}"
 	[ "$failed" = 0 ] && [ -z "$missing" ] && [ "$passed" != 0 ] &&
 		! grep -E 'WARNING: |BUG: |Oops: |Bail out!|Kernel panic' "$results" >&2
 }
 
-# versions: of what kernel.sh would use.
-versions() {
-	local tools
-	mapfile -t tools < <("$REPO/integration/kernel.sh" tools "$VARIANT")
-	local tool cc="" rustc="" bindgen=""
-	for tool in "${tools[@]}"; do
-		case $tool in
-		CC=*) cc=$(${tool#CC=ccache } --version | head -n 1) ;;
-		RUSTC=*) rustc=$("${tool#RUSTC=}" --version | awk '{print $2}') ;;
-		BINDGEN=*) bindgen=$("${tool#BINDGEN=}" --version | awk '{print $2}') ;;
-		esac
-	done
-	printf '%s, rustc %s, bindgen %s\n' "$(sed -E 's/^.*(gcc|clang)[^ ]* .* ([0-9.]+)( .*)?$/\1 \2/' <<<"$cc")" "$rustc" "$bindgen"
+# line FORMAT...: prints a part of the results, and keeps it for Documentation/results/.
+line() {
+	# shellcheck disable=SC2059
+	printf "$@" | tee -a "$LOGS/lines"
 }
 
 status=0 tried=''
+rm -f "$LOGS/lines"
 for name in ${TOOLS:-$ALL}; do
 	start=$SECONDS
 	rm -f "$LOGS/$name".*
 	chosen=0
 	choose "$name" || chosen=$?
 	if [ $chosen = 3 ]; then
-		printf '%-14s not tried: no suite here has it\n' "$name"
+		line '%-14s not tried: no suite here has it\n' "$name"
 		continue
 	elif [ $chosen != 0 ]; then
-		printf '%-14s not tried: it cannot be unpacked\n' "$name"
+		line '%-14s not tried: it cannot be unpacked\n' "$name"
 		status=1
 		continue
 	fi
 	tried=1
-	printf '%-14s %s: ' "$name" "$(versions)"
+	line '%-14s %s: ' "$name" "$(versions "$VARIANT")"
 	if ! "$REPO/integration/kernel.sh" build "$VARIANT" >"$LOGS/$name.build" 2>&1; then
-		printf 'not built, see %s\n' "$LOGS/$name.build"
+		line 'not built, see %s\n' "$LOGS/$name.build"
 		status=1
 		continue
 	fi
-	printf 'built, '
-	boot "$name" || { printf 'not booted (exit status %s), ' $? && status=1; }
+	line 'built, '
+	boot "$name" || { line 'not booted (exit status %s), ' $? && status=1; }
 	judge "$name" || status=1
 	say "$name took $((SECONDS - start)) s"
 	# A kernel takes 300 MB.
 	[ "${KEEP:-}" ] || rm -rf "$("$REPO/integration/kernel.sh" kdir "$VARIANT")"
 done
 [ "$tried" ] || die "nothing was tried"
+results check-toolchains "$LOGS/lines" "make check-toolchains"
 exit $status

@@ -2,10 +2,14 @@
 # shellcheck shell=bash
 #
 # For the benchmarks: sourced by each DIR/run.sh here. BENCH_VARIANTS= measures only some of the kernel variants, which leaves figures
-# out; BENCH_RAW=1 shows all that was measured. Gives $here, the directory of the benchmark, and $kdir, that of the last built kernel.
+# out; BENCH_RAW=1 shows all that was measured; RESULTS=1 writes the figures to Documentation/results/bench-DIR.txt. Gives $here, the
+# directory of the benchmark, and $kdir, the directory of the last built kernel.
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../suites/lib.sh"
+# shellcheck source=tools/testing/results.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../results.sh"
+[ -z "${RESULTS:-}" ] || [ -z "${BENCH_VARIANTS:-}" ] || die "RESULTS=1 takes all variants"
 
 here=$(cd "$(dirname "$0")" && pwd)
 figures=$(mktemp -d)
@@ -31,9 +35,13 @@ take() {
 	grep -q "^$last" "$figures/$variant" || die "not all figures from $variant"
 }
 
-# table: the figures that the benchmark names, and what goals were missed without a reason.
+# table: prints the figures that the benchmark names; fails if a goal is missed without a reason.
 table() {
-	local limits=$here/known_limits
+	local limits=$here/known_limits name status=0
+	name=$(basename "$here")
 	if [ ! -e "$limits" ]; then limits=; fi
-	awk -f "$here/../table.awk" -v dir="$figures" "$here/figures" ${limits:+"$limits"}
+	awk -f "$here/../table.awk" -v dir="$figures" "$here/figures" ${limits:+"$limits"} >"$figures/table" || status=$?
+	cat "$figures/table"
+	results "bench-$name" "$figures/table" "make bench SUITE=$name" modular
+	return $status
 }
