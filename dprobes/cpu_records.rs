@@ -17,6 +17,9 @@
 use ferro_core::rpn::FIELDS_LEN;
 use ferro_core::rpn::LOG_MAX;
 use ferro_core::rpn::RECORD_LEN;
+use kernel::prelude::*;
+
+use crate::raw::scratch::PendingRecords;
 
 /// Most bytes of a record: with all fields, a full log with an exception after it, and a full
 /// trace.
@@ -32,6 +35,7 @@ const HEAD: usize = 2 * WORD;
 const WORD: usize = size_of::<usize>();
 
 /// Pending records of a CPU. Zeroed memory has no record.
+#[derive(Zeroable)]
 pub(crate) struct CpuRecords {
     /// Address of the instruction that they belong to.
     address: usize,
@@ -58,12 +62,6 @@ impl CpuRecords {
             true => self.take(owner, |_| ()),
             false => self.clear(),
         }
-    }
-
-    /// Drops all records.
-    #[inline(always)]
-    pub(crate) fn clear(&mut self) {
-        self.len = 0;
     }
 
     /// Returns room for a point's record of `len` bytes, which the caller fills completely. `None`
@@ -144,6 +142,13 @@ impl CpuRecords {
             self.bytes.copy_within(end..self.len, start);
         }
         self.len = self.len.saturating_sub(end.saturating_sub(start));
+    }
+}
+
+impl PendingRecords for CpuRecords {
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.len = 0;
     }
 }
 

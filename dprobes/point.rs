@@ -42,6 +42,7 @@ use crate::exit_action;
 use crate::hit_context::HitContext;
 use crate::raw::permission::Permission;
 use crate::raw::regs::Regs;
+use crate::raw::scratch::PendingRecords;
 use crate::raw::scratch::Scratch;
 use crate::raw::task;
 use crate::rearm::WatchRequest;
@@ -65,7 +66,7 @@ const DORMANT: usize = 1 << (usize::BITS - 1);
 #[pin_data]
 pub(crate) struct Shared {
     pub(crate) globals: Variables,
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: Scratch<CpuRecords>,
     pub(crate) channel: Channel,
     /// CpuRecords records of points in user space.
     #[pin]
@@ -395,10 +396,10 @@ impl Point {
         here: &HitContext<'_, R>,
         address: usize,
     ) -> bool {
-        let Some(mut room) = self.shared.scratch.enter() else {
+        let Some(mut scratch) = self.shared.scratch.enter() else {
             return false;
         };
-        let (_, pending) = room.parts();
+        let (_, pending) = scratch.parts();
         if !pending.is_empty() {
             return false;
         }
@@ -478,8 +479,8 @@ impl Point {
     #[cold]
     fn forget(&self, address: usize) {
         match self.shared.scratch.enter() {
-            Some(mut room) => room.parts().1.begin(self.number, address),
-            None => self.shared.scratch.forget_pending(),
+            Some(mut scratch) => scratch.parts().1.begin(self.number, address),
+            None => self.shared.scratch.invalidate_pending(),
         }
     }
 
@@ -494,14 +495,14 @@ impl Point {
     #[inline(always)]
     fn run_now<R: Registers>(&self, regs: &mut R, commit: Commit) {
         let mut here = HitContext { regs, point: self };
-        let Some(mut room) = self.shared.scratch.enter() else {
+        let Some(mut scratch) = self.shared.scratch.enter() else {
             self.missed.add(1);
             if let Commit::OnCpu(_) = commit {
-                self.shared.scratch.forget_pending();
+                self.shared.scratch.invalidate_pending();
             }
             return;
         };
-        let (memory, pending) = room.parts();
+        let (memory, pending) = scratch.parts();
         if let Commit::OnCpu(address) = commit {
             pending.begin(self.number, address);
         }
@@ -584,10 +585,10 @@ impl Point {
     /// Writes the pending record: the probed instruction has been executed.
     #[inline(always)]
     pub(crate) fn completed(&self) {
-        let Some(mut room) = self.shared.scratch.enter() else {
+        let Some(mut scratch) = self.shared.scratch.enter() else {
             return;
         };
-        let (_, pending) = room.parts();
+        let (_, pending) = scratch.parts();
         pending.take(self.number, |record| {
             record::write(record, &self.shared.channel, self.output.target);
         });

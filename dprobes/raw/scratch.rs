@@ -16,105 +16,111 @@ use kernel::alloc::flags::__GFP_ZERO;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 
-use crate::cpu_records::CpuRecords;
+/// Records of a CPU that wait until the probed instruction is executed. Zeroed memory has none.
+pub(crate) trait PendingRecords: Zeroable {
+    /// Drops all records.
+    fn clear(&mut self);
+}
 
 /// Scratch memory of a CPU.
-struct Room {
+struct CpuScratch<P> {
     is_busy: UnsafeCell<bool>,
-    /// True if `pending` has to be dropped before its next use.
+    /// True if `pending` must be cleared before its next use.
     is_stale: UnsafeCell<bool>,
     memory: UnsafeCell<Memory>,
-    pending: UnsafeCell<CpuRecords>,
+    pending: UnsafeCell<P>,
 }
 
 /// Scratch memory of all CPUs.
 ///
 /// # Invariants
 ///
-/// Every possible CPU's slot points to one of `_rooms`. While `is_busy` is set, a context on that
-/// CPU uses the rest of the room.
-pub(crate) struct Scratch {
-    slots: PerCpuPtr<Room>,
-    _rooms: KVec<KVBox<Room>>,
+/// Every possible CPU's slot points to one of `_scratches`. While `is_busy` is set, one context on
+/// that CPU uses the memory and the records.
+pub(crate) struct Scratch<P: PendingRecords> {
+    slots: PerCpuPtr<CpuScratch<P>>,
+    _scratches: KVec<KVBox<CpuScratch<P>>>,
 }
 
-// SAFETY: A room is used by its CPU only, and by one context at a time.
-unsafe impl Send for Scratch {}
-// SAFETY: As for `Send`: `enter()` sees to it.
-unsafe impl Sync for Scratch {}
+// SAFETY: Only its CPU uses a scratch memory, one context at a time.
+unsafe impl<P: PendingRecords + Send> Send for Scratch<P> {}
+// SAFETY: As for `Send`: `enter()` guarantees the one context.
+unsafe impl<P: PendingRecords + Send> Sync for Scratch<P> {}
 
-impl Scratch {
-    /// Allocates the rooms. Errors: -ENOMEM.
+impl<P: PendingRecords> Scratch<P> {
+    /// Allocates the scratch memory of each CPU. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         let slots = PerCpuPtr::new()?;
-        let mut rooms = KVec::new();
+        let mut scratches = KVec::new();
         for cpu in possible() {
-            let room = KVBox::<Room>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
-            // SAFETY: The memory is zeroed: flags that are not set, and numbers.
-            let mut room = unsafe { room.assume_init() };
-            // INVARIANT: The box, and so the room, stays where it is when it is moved into the
-            // vector.
-            slots.slot(cpu).store(&raw mut *room, Relaxed);
-            rooms.push(room, GFP_KERNEL)?;
+            let scratch = KVBox::<CpuScratch<P>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+            // SAFETY: The memory is zeroed: `false`, the numbers of `Memory`, and a `Zeroable`.
+            let mut scratch = unsafe { scratch.assume_init() };
+            // INVARIANT: Moving the box into the vector does not move its content.
+            slots.slot(cpu).store(&raw mut *scratch, Relaxed);
+            scratches.push(scratch, GFP_KERNEL)?;
         }
         Ok(Self {
             slots,
-            _rooms: rooms,
+            _scratches: scratches,
         })
     }
 
-    /// Drops this CPU's pending records, even while the room is in use: the next user finds none.
+    /// Drops this CPU's pending records before their next use. Allowed while they are in use.
     #[cold]
-    pub(crate) fn forget_pending(&self) {
+    pub(crate) fn invalidate_pending(&self) {
         let preempt = PreemptOff::new();
-        let room: *const Room = self.slots.this_cpu(&preempt);
-        // SAFETY: By the type invariant it is a room that `self` keeps. Only this CPU uses the
-        // flag, with single loads and stores.
-        unsafe { (*room).is_stale.get().write_volatile(true) };
+        let scratch: *const CpuScratch<P> = self.slots.this_cpu(&preempt);
+        // SAFETY: By the type invariant the scratch memory lives as long as `self`. Only this CPU
+        // uses the flag, with single loads and stores.
+        unsafe { (*scratch).is_stale.get().write_volatile(true) };
     }
 
-    /// Takes this CPU's room, until the guard is dropped. Returns `None` if a program is running on
-    /// this CPU already.
+    /// Locks this CPU's scratch memory. Returns `None` if a program is running on this CPU already.
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+    pub(crate) fn enter(&self) -> Option<ScratchGuard<'_, P>> {
         let preempt = PreemptOff::new();
-        let room: *const Room = self.slots.this_cpu(&preempt);
-        // SAFETY: By the type invariant it is a room that `self` keeps.
-        let room = unsafe { &*room };
-        let is_busy = room.is_busy.get();
-        // SAFETY: Only this CPU uses the flag. An interrupt in between leaves it as it was.
+        let scratch: *const CpuScratch<P> = self.slots.this_cpu(&preempt);
+        // SAFETY: By the type invariant it lives as long as `self`.
+        let scratch = unsafe { &*scratch };
+        let is_busy = scratch.is_busy.get();
+        // SAFETY: Only this CPU uses the flag. An interrupt in between restores its value.
         if unsafe { is_busy.read_volatile() } {
             return None;
         }
         // SAFETY: As above; preemption is off.
         unsafe { is_busy.write_volatile(true) };
         compiler_fence(Ordering::SeqCst);
-        Some(Entered {
-            room,
+        Some(ScratchGuard {
+            scratch,
             _preempt: preempt,
         })
     }
 }
 
-/// Guard of this CPU's room.
-pub(crate) struct Entered<'a> {
-    room: &'a Room,
+/// Guard of this CPU's scratch memory.
+pub(crate) struct ScratchGuard<'a, P> {
+    scratch: &'a CpuScratch<P>,
     _preempt: PreemptOff,
 }
 
-impl Entered<'_> {
-    /// Returns the memory and the pending records of the room.
+impl<P: PendingRecords> ScratchGuard<'_, P> {
+    /// Returns the memory of the program, and the pending records.
     #[inline(always)]
-    pub(crate) fn parts(&mut self) -> (&mut Memory, &mut CpuRecords) {
-        let is_stale = self.room.is_stale.get();
-        // SAFETY: This guard has set the flag, and there is one guard at a time: the room has no
-        // other user before it is dropped.
-        let (memory, pending) =
-            unsafe { (&mut *self.room.memory.get(), &mut *self.room.pending.get()) };
+    pub(crate) fn parts(&mut self) -> (&mut Memory, &mut P) {
+        let is_stale = self.scratch.is_stale.get();
+        // SAFETY: This guard has set `is_busy`, so no other guard for this CPU exists before this
+        // one is dropped. The borrow of `self` makes the references exclusive.
+        let (memory, pending) = unsafe {
+            (
+                &mut *self.scratch.memory.get(),
+                &mut *self.scratch.pending.get(),
+            )
+        };
         // SAFETY: Only this CPU uses the flag, with single loads and stores; preemption is off.
         if unsafe { is_stale.read_volatile() } {
-            // SAFETY: As above. A hit in between that sets it asks to drop the records that are
-            // dropped here.
+            // SAFETY: As above. If a hit sets the flag in between, it wants the records dropped
+            // that are dropped here.
             unsafe { is_stale.write_volatile(false) };
             pending.clear();
         }
@@ -122,11 +128,11 @@ impl Entered<'_> {
     }
 }
 
-impl Drop for Entered<'_> {
+impl<P> Drop for ScratchGuard<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: This guard has set the flag, on this CPU, as preemption has been off since.
-        unsafe { self.room.is_busy.get().write_volatile(false) };
+        // SAFETY: This guard has set the flag on this CPU, as preemption has been off since.
+        unsafe { self.scratch.is_busy.get().write_volatile(false) };
     }
 }
