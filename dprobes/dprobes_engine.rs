@@ -6,7 +6,7 @@
 //!
 //! - `attachment.rs`: breakpoints, uprobes and watchpoints of points
 //! - `point.rs`: handling of a hit; `hit_context.rs`: state that a program reads and changes
-//! - `record.rs`: records of runs; `cpu_records.rs`, `task_records.rs`: records that wait for the
+//! - `record.rs`: records of runs; `klog_text.rs`: their text for klog; `cpu_records.rs`, `task_records.rs`: records that wait for the
 //!   instruction
 //! - `reaper.rs`, `rearm.rs`: work that hits ask for
 //! - `registry.rs`: loaded programs; `control.rs`: the file that loads them
@@ -19,6 +19,7 @@ mod cpu_records;
 mod error;
 mod exit_action;
 mod hit_context;
+mod klog_text;
 mod point;
 mod raw;
 mod reaper;

@@ -7,29 +7,23 @@
 
 use ferro_core::rpn::End;
 use ferro_core::rpn::Entries;
-use ferro_core::rpn::Entry;
 use ferro_core::rpn::Field;
 use ferro_core::rpn::Form;
 use ferro_core::rpn::Outcome;
 use ferro_core::rpn::Plain;
 use ferro_core::rpn::RecordHeader;
-use ferro_core::rpn::RecordRef;
 use ferro_core::rpn::Register;
 use ferro_core::rpn::Room;
 use ferro_core::rpn::Target;
-use ferro_core::rpn::Words;
 use ferro_core::rpn::World;
 use ferro_core::rpn::FIELDS;
 use ferro_core::rpn::RECORD_LEN;
 use ferro_fast_relay::Channel;
 use ferro_fast_relay::Placed;
-use ferro_klog::klog;
-use ferro_sys::sync::shared_word::Word;
 use ferro_sys::trace::tracepoint::TaskInfo;
-use kernel::fmt;
-use kernel::prelude::*;
 
 use crate::hit_context::HitContext;
+use crate::klog_text;
 use crate::raw::cpu_regs as this_cpu;
 use crate::raw::task;
 use crate::registers::Registers;
@@ -159,7 +153,9 @@ impl<'a, R: Registers> Record<'a, R> {
                     ferro_fast_relay::Outcome::Commit
                 });
             }
-            Target::Klog => show(header(self.outcome, self.here), self.data.map(Entries::new)),
+            Target::Klog => {
+                klog_text::print(header(self.outcome, self.here), self.data.map(Entries::new));
+            }
         }
     }
 }
@@ -207,7 +203,7 @@ pub(crate) fn write(record: &[u8], channel: &Channel, target: Target) {
             Ok(record) => drop(channel.write_timed(KIND, record)),
             Err(_) => write_long(record, channel),
         },
-        Target::Klog => show_bytes(record),
+        Target::Klog => klog_text::print_bytes(record),
     }
 }
 
@@ -215,141 +211,4 @@ pub(crate) fn write(record: &[u8], channel: &Channel, target: Target) {
 #[inline(never)]
 fn write_long(record: &[u8], channel: &Channel) {
     let _ = channel.write_timed(KIND, record);
-}
-
-#[inline(never)]
-fn show_bytes(record: &[u8]) {
-    if let Some(record) = RecordRef::decode(record) {
-        show(record.header, [record.entries(), Entries::new(&[])]);
-    }
-}
-
-/// Number of records for klog that were lost, as it had no handler.
-static UNHEARD: Word = Word::new(0);
-
-/// Writes the text of a record to klog.
-fn show(header: RecordHeader, entries: [Entries<'_>; 2]) {
-    match ferro_klog::has_handler() {
-        true => klog!("{}", Shown(header, entries)),
-        false => drop(UNHEARD.add(1)),
-    }
-}
-
-/// Line about the state of klog.
-pub(crate) struct KlogState;
-
-impl fmt::Display for KlogState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let handler = u8::from(ferro_klog::has_handler());
-        let lost = UNHEARD.load();
-        f.write_fmt(fmt!("klog handler={handler} lost={lost}\n"))
-    }
-}
-
-/// Record as a line of text.
-struct Shown<'a>(RecordHeader, [Entries<'a>; 2]);
-
-/// Most bytes of a line, newline included: `klog!` cuts longer text.
-const LINE_MAX: usize = 1023;
-
-/// End of a line that was too long.
-const CUT: &str = "...\n";
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = Line {
-            f,
-            left: LINE_MAX.saturating_sub(CUT.len()),
-        };
-        let end = match self.write(&mut line) {
-            Ok(()) => "\n",
-            Err(_) => CUT,
-        };
-        f.write_str(end)
-    }
-}
-
-/// Line that keeps room for its end. Longer text is cut, and is an error.
-struct Line<'a, 'b> {
-    f: &'a mut fmt::Formatter<'b>,
-    left: usize,
-}
-
-impl fmt::Write for Line<'_, '_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let fits = text.len() <= self.left;
-        // The text is ASCII only.
-        let kept = text.get(..text.len().min(self.left));
-        let kept = kept.unwrap_or_default();
-        self.left = self.left.saturating_sub(kept.len());
-        self.f.write_str(kept)?;
-        match fits {
-            true => Ok(()),
-            false => Err(fmt::Error),
-        }
-    }
-}
-
-impl Shown<'_> {
-    fn write(&self, to: &mut impl fmt::Write) -> fmt::Result {
-        let Self(header, entries) = self;
-        let RecordHeader {
-            major, minor, cpu, ..
-        } = header;
-        let thread = TaskInfo::current();
-        to.write_fmt(fmt!(
-            "dprobe {major}.{minor} cpu {cpu} thread {}:",
-            thread.pid
-        ))?;
-        for entry in entries.iter().flat_map(|entries| *entries).flatten() {
-            to.write_str(" ")?;
-            show_entry(to, entry)?;
-        }
-        Ok(())
-    }
-}
-
-fn show_entry<W: fmt::Write>(to: &mut W, entry: Entry<'_>) -> fmt::Result {
-    let words = |to: &mut W, name: &str, words: Words<'_>| {
-        to.write_str(name)?;
-        let mut words = words.iter();
-        words.try_for_each(|word| to.write_fmt(fmt!(" {word:#x}")))
-    };
-    match entry {
-        Entry::Memory(bytes) => {
-            let mut bytes = bytes.iter();
-            bytes.try_for_each(|byte| to.write_fmt(fmt!("{byte:02x}")))
-        }
-        Entry::Text(text) => show_text(to, text),
-        Entry::CutText(text) => {
-            show_text(to, text)?;
-            to.write_str("...")
-        }
-        Entry::NotThere(address) => to.write_fmt(fmt!("not there: {address:#x}")),
-        Entry::Words(all) => words(to, "words", all),
-        Entry::Calls(all) => words(to, "calls", all),
-        Entry::Locals(first, all) => {
-            to.write_fmt(fmt!("lv {first}:"))?;
-            words(to, "", all)
-        }
-        Entry::Globals(first, all) => {
-            to.write_fmt(fmt!("gv {first}:"))?;
-            words(to, "", all)
-        }
-        Entry::Top(word) => to.write_fmt(fmt!("top {word:#x}")),
-        Entry::Exception(fault, at) => {
-            let text = fault.exception.text();
-            to.write_fmt(fmt!("exception at {at}: {text} ({:#x})", fault.argument))
-        }
-    }
-}
-
-fn show_text(to: &mut impl fmt::Write, text: &[u8]) -> fmt::Result {
-    to.write_str("\"")?;
-    for byte in text {
-        for part in core::ascii::escape_default(*byte) {
-            to.write_char(char::from(part))?;
-        }
-    }
-    to.write_str("\"")
 }

@@ -17,7 +17,7 @@ use kernel::prelude::*;
 use crate::attachment::Attachment;
 use crate::attachment::DetachReason;
 use crate::attachment::Location;
-use crate::record::KlogState;
+use crate::klog_text::KlogStatus;
 use crate::registry::Program;
 use crate::registry::ProgramPoint;
 use crate::registry::Registry;
@@ -29,7 +29,7 @@ impl Registry {
             program.write(text)?;
         }
         self.shared.globals.write("globals", text)?;
-        text.write_fmt(fmt!("{KlogState}"))
+        text.write_fmt(fmt!("{KlogStatus}"))
     }
 }
 
