@@ -13,10 +13,8 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::raw::fregs::Fregs;
+use crate::raw::fregs::REGISTER_ARGUMENTS;
 use crate::raw::gpr::Register;
-
-/// Number of arguments that are passed in registers.
-pub const REGISTER_ARGUMENTS: usize = 6;
 
 /// Call of a traced function, which is about to run. Proof that the code runs in a handler.
 ///
@@ -25,7 +23,7 @@ pub struct FunctionCall<'a> {
     ip: usize,
     parent_ip: usize,
     fregs: &'a Fregs,
-    _here: NotThreadSafe,
+    _in_handler: NotThreadSafe,
 }
 
 impl<'a> FunctionCall<'a> {
@@ -35,7 +33,7 @@ impl<'a> FunctionCall<'a> {
             ip,
             parent_ip,
             fregs,
-            _here: NotThreadSafe,
+            _in_handler: NotThreadSafe,
         }
     }
 

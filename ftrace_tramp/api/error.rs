@@ -34,8 +34,11 @@ pub enum TraceError {
 impl From<Error> for TraceError {
     fn from(error: Error) -> Self {
         match error {
+            e if e == ENOENT => Self::NotFound,
+            e if e == EEXIST => Self::Twice,
             e if e == ENOMEM => Self::NoMemory,
             e if e == ENODEV => Self::GivenUp,
+            e if e == ESHUTDOWN => Self::ModuleGoes,
             e => Self::Other(e),
         }
     }

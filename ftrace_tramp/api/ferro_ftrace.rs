@@ -61,9 +61,9 @@ mod typed;
 
 pub use argument::Argument;
 pub use call::FunctionCall;
-pub use call::REGISTER_ARGUMENTS;
 pub use error::TraceError;
 pub use ferro_sys::trace::tracepoint::TaskInfo;
+pub use raw::fregs::REGISTER_ARGUMENTS;
 pub use raw::gpr::Register;
 pub use tracer::Boxed;
 pub use tracer::Builder;

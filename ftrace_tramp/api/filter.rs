@@ -25,6 +25,11 @@ impl Filter<'_> {
         addresses: &[],
     };
 
+    /// Returns the names and patterns.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &CStr> {
+        Iterator::chain(self.names.iter(), self.globs).copied()
+    }
+
     /// Refuses text that ftrace would parse as something else.
     pub(crate) fn check(&self) -> Result<(), TraceError> {
         if self.names.is_empty() && self.globs.is_empty() && self.addresses.is_empty() {

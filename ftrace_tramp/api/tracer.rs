@@ -12,6 +12,8 @@ use crate::call::FunctionCall;
 use crate::error::must_sleep;
 use crate::error::TraceError;
 use crate::filter::Filter;
+use crate::raw::fregs::Fregs;
+use crate::raw::tracer::Callback;
 use crate::raw::tracer::RawTracer;
 
 /// Handler for the calls of traced functions. Closures are such handlers.
@@ -28,6 +30,13 @@ impl<F: Fn(&FunctionCall<'_>) + Send + Sync + 'static> TraceHandler for F {
     #[inline(always)]
     fn call(&self, call: &FunctionCall<'_>) {
         self(call);
+    }
+}
+
+impl<H: TraceHandler> Callback for H {
+    #[inline(always)]
+    fn on_call(&self, ip: usize, parent_ip: usize, fregs: &Fregs) {
+        self.call(&FunctionCall::new(ip, parent_ip, fregs));
     }
 }
 
@@ -111,7 +120,8 @@ impl<'a> Builder<'a> {
         must_sleep()?;
         self.filter.check()?;
         let code = (C::call as fn(&C, &FunctionCall<'_>) as *const ()).addr();
-        let raw = RawTracer::register(&self.filter, self.all_registers, handler, code)?;
+        let (patterns, addresses) = (self.filter.patterns(), self.filter.addresses);
+        let raw = RawTracer::register(patterns, addresses, self.all_registers, handler, code)?;
         let functions = raw.functions();
         Ok(Tracer {
             raw: Deferred::new(Ok::<_, TraceError>(raw))?,

@@ -11,6 +11,8 @@ use kernel::prelude::*;
 use crate::call::FunctionCall;
 use crate::error::must_sleep;
 use crate::error::TraceError;
+use crate::raw::fregs::Fregs;
+use crate::raw::tracer_set::DataCallback;
 use crate::raw::tracer_set::RawSet;
 
 /// Handler for the calls of functions with data. Closures are such handlers.
@@ -27,6 +29,13 @@ impl<T, F: Fn(&FunctionCall<'_>, &T) + Send + Sync + 'static> SetHandler<T> for 
     #[inline(always)]
     fn call(&self, call: &FunctionCall<'_>, data: &T) {
         self(call, data);
+    }
+}
+
+impl<T, H: SetHandler<T>> DataCallback<T> for H {
+    #[inline(always)]
+    fn on_call(&self, ip: usize, parent_ip: usize, fregs: &Fregs, data: &T) {
+        self.call(&FunctionCall::new(ip, parent_ip, fregs), data);
     }
 }
 
@@ -99,7 +108,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> TracerSet<T, H> {
     /// are dropped.
     pub fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {
         must_sleep()?;
-        self.raw.get_mut().attach(functions)
+        Ok(self.raw.get_mut().attach(functions)?)
     }
 
     /// Detaches functions, by the addresses that they were attached with: all or none. Drops their
@@ -109,7 +118,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> TracerSet<T, H> {
     /// function that is not attached, [`TraceError::ModuleGoes`] as for [`Self::attach`].
     pub fn detach(&mut self, functions: &[usize]) -> Result<(), TraceError> {
         must_sleep()?;
-        self.raw.get_mut().detach(functions)
+        Ok(self.raw.get_mut().detach(functions)?)
     }
 
     /// Returns the number of functions.

@@ -6,7 +6,8 @@
 
 use kernel::bindings;
 
-use crate::call::REGISTER_ARGUMENTS;
+/// Number of arguments that are passed in registers.
+pub const REGISTER_ARGUMENTS: usize = 6;
 
 /// `struct ftrace_regs` of a call: a `struct pt_regs` (`filter.c` checks this). Only the argument
 /// registers are written, or all registers if `cs` is not 0.

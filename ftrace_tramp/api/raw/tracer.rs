@@ -19,16 +19,18 @@ use kernel::prelude::*;
 use kernel::types::Opaque;
 
 use super::fregs::Fregs;
-use crate::call::FunctionCall;
-use crate::error::TraceError;
-use crate::filter::Filter;
-use crate::tracer::TraceHandler;
 
 extern "C" {
     /// `filter.h`
     static mut ferro_ftrace_api_lock: bindings::mutex;
     /// `filter.h`
     fn ferro_ftrace_filter_count(ops: *mut bindings::ftrace_ops) -> c_ulong;
+}
+
+/// Callback for calls of traced functions. It may run on several CPUs at a time.
+pub(crate) trait Callback: Send + Sync + 'static {
+    /// Handles a call of the function at `ip`.
+    fn on_call(&self, ip: usize, parent_ip: usize, fregs: &Fregs);
 }
 
 /// Registered ops, each with the addresses of the code that its calls need.
@@ -63,9 +65,9 @@ impl Live {
         })
     }
 
-    /// Adds this to the list. Errors: no memory, or the module is being unloaded; then it is not
-    /// added.
-    pub(super) fn add(self) -> Result<(), TraceError> {
+    /// Adds this to the list. Errors: -ENOMEM; -ESHUTDOWN if the module of the handler is being
+    /// unloaded.
+    pub(super) fn add(self) -> Result {
         let mut live = self.lock_list()?;
         // There is room.
         let _ = live.push_within_capacity(self);
@@ -73,10 +75,10 @@ impl Live {
     }
 
     /// Locks the list with room for one more. Errors: as for [`Live::add`].
-    fn lock_list(&self) -> Result<StaticGuard<KVec<Self>>, TraceError> {
+    fn lock_list(&self) -> Result<StaticGuard<KVec<Self>>> {
         let mut live = LIVE.lock();
         if self.code.into_iter().any(is_going) {
-            return Err(TraceError::ModuleGoes);
+            return Err(ESHUTDOWN);
         }
         live.reserve(1, GFP_KERNEL)?;
         Ok(live)
@@ -130,27 +132,27 @@ struct Pinned<H> {
 ///
 /// The ops is registered, and in [`LIVE`], unless [`module_goes`] has ended it. Its callback is
 /// [`callback::<H>`].
-pub(crate) struct RawTracer<H: TraceHandler>(ManuallyDrop<Pin<KBox<Pinned<H>>>>, usize);
+pub(crate) struct RawTracer<H: Callback>(ManuallyDrop<Pin<KBox<Pinned<H>>>>, usize);
 
 // SAFETY: Any thread may unregister an ops, regardless of the registering thread; handlers are
 // `Send`.
-unsafe impl<H: TraceHandler> Send for RawTracer<H> {}
+unsafe impl<H: Callback> Send for RawTracer<H> {}
 // SAFETY: A shared reference reaches the handler only, which is `Sync`.
-unsafe impl<H: TraceHandler> Sync for RawTracer<H> {}
+unsafe impl<H: Callback> Sync for RawTracer<H> {}
 
 /// Filter of an ops that is not registered yet. Dropping this frees the filter.
 struct Prepared(*mut bindings::ftrace_ops);
 
 impl Prepared {
-    /// Adds the functions of `filter`. For an address, ftrace adds all registered functions there,
-    /// or none.
-    fn add(&self, filter: &Filter<'_>) -> Result<(), TraceError> {
-        for pattern in Iterator::chain(filter.names.iter(), filter.globs) {
+    /// Adds functions by their names or patterns, and by addresses. For an address, ftrace adds all
+    /// registered functions there, or none.
+    fn add<'a>(&self, patterns: impl Iterator<Item = &'a CStr>, addresses: &[usize]) -> Result {
+        for pattern in patterns {
             self.add_pattern(pattern)?;
         }
-        if !filter.addresses.is_empty() {
-            let count = u32::try_from(filter.addresses.len()).map_err(|_| TraceError::NoMemory)?;
-            let ips = filter.addresses.as_ptr().cast_mut();
+        if !addresses.is_empty() {
+            let count = u32::try_from(addresses.len()).map_err(|_| ENOMEM)?;
+            let ips = addresses.as_ptr().cast_mut();
             // SAFETY: The ops is ours and not registered; ftrace only reads the `count` addresses.
             let added =
                 to_result(unsafe { bindings::ftrace_set_filter_ips(self.0, ips, count, 0, 0) });
@@ -159,16 +161,16 @@ impl Prepared {
         // The filter can be empty without an error if memory is short. It would then mean all
         // functions.
         match self.count() {
-            0 => Err(TraceError::NoMemory),
+            0 => Err(ENOMEM),
             _ => Ok(()),
         }
     }
 
-    fn add_pattern(&self, pattern: &CStr) -> Result<(), TraceError> {
+    fn add_pattern(&self, pattern: &CStr) -> Result {
         // ftrace writes to it.
         let mut text = KVec::new();
         text.extend_from_slice(pattern.to_bytes_with_nul(), GFP_KERNEL)?;
-        let len = i32::try_from(pattern.to_bytes().len()).map_err(|_| TraceError::BadPattern)?;
+        let len = i32::try_from(pattern.to_bytes().len())?;
         // SAFETY: The ops is ours and not registered; the text is a string of this length, and
         // ours.
         let added =
@@ -190,22 +192,26 @@ impl Drop for Prepared {
     }
 }
 
-/// Converts ftrace's errors for functions that it does not find.
-fn not_found(error: Error) -> TraceError {
+/// Returns -ENOENT for ftrace's errors for functions that it does not find.
+pub(super) fn not_found(error: Error) -> Error {
     match error {
-        e if e == EINVAL || e == ENOENT => TraceError::NotFound,
-        e => e.into(),
+        e if e == EINVAL => ENOENT,
+        e => e,
     }
 }
 
-impl<H: TraceHandler> RawTracer<H> {
+impl<H: Callback> RawTracer<H> {
     /// Registers a tracer. `handler_code` is the address of the code of `handler`.
-    pub(crate) fn register(
-        filter: &Filter<'_>,
+    ///
+    /// Errors: -ENOENT if ftrace can trace no function of a pattern, or not the one at an address;
+    /// -ENOMEM, -ESHUTDOWN as for [`Live::add`], and ftrace's.
+    pub(crate) fn register<'a>(
+        patterns: impl Iterator<Item = &'a CStr>,
+        addresses: &[usize],
         all_registers: bool,
         handler: H,
         handler_code: usize,
-    ) -> Result<Self, TraceError> {
+    ) -> Result<Self> {
         let mut flags = bindings::FTRACE_OPS_FL_RECURSION | bindings::FTRACE_OPS_FL_RCU;
         if all_registers {
             flags |= bindings::FTRACE_OPS_FL_SAVE_REGS;
@@ -222,10 +228,10 @@ impl<H: TraceHandler> RawTracer<H> {
             }),
             GFP_KERNEL,
         )
-        .map_err(|_| TraceError::NoMemory)?;
+        .map_err(|_| ENOMEM)?;
         let ops = pinned.ops.get();
         let prepared = Prepared(ops);
-        prepared.add(filter)?;
+        prepared.add(patterns, addresses)?;
         let functions = prepared.count();
         let entry = Live {
             ops,
@@ -241,7 +247,7 @@ impl<H: TraceHandler> RawTracer<H> {
             if error == ENODEV {
                 core::mem::forget((prepared, pinned));
             }
-            return Err(error.into());
+            return Err(error);
         }
         core::mem::forget(prepared);
         // There is room.
@@ -260,7 +266,7 @@ impl<H: TraceHandler> RawTracer<H> {
     }
 }
 
-impl<H: TraceHandler> Drop for RawTracer<H> {
+impl<H: Callback> Drop for RawTracer<H> {
     fn drop(&mut self) {
         let ops = self.0.ops.get();
         if let Some(Err(_)) = end(|live| live.ops == ops) {
@@ -281,7 +287,7 @@ impl<H: TraceHandler> Drop for RawTracer<H> {
 ///
 /// `ops` is a field of a `Pinned<H>` that stays until this returns, and `fregs` are the registers
 /// of a call.
-unsafe extern "C" fn callback<H: TraceHandler>(
+unsafe extern "C" fn callback<H: Callback>(
     ip: c_ulong,
     parent_ip: c_ulong,
     ops: *mut bindings::ftrace_ops,
@@ -296,5 +302,5 @@ unsafe extern "C" fn callback<H: TraceHandler>(
     // SAFETY: ftrace passes the registers of this call, and no other code has them until this
     // returns.
     let fregs = unsafe { Fregs::from_raw(fregs) };
-    handler.call(&FunctionCall::new(ip, parent_ip, fregs));
+    handler.on_call(ip, parent_ip, fregs);
 }

@@ -17,11 +17,15 @@ use kernel::types::Opaque;
 
 use super::fregs::Fregs;
 use super::tracer::end;
+use super::tracer::not_found;
 use super::tracer::while_live;
 use super::tracer::Live;
-use crate::call::FunctionCall;
-use crate::error::TraceError;
-use crate::tracer_set::SetHandler;
+
+/// Callback for calls of functions with data. It may run on several CPUs at a time.
+pub(crate) trait DataCallback<T>: Send + Sync + 'static {
+    /// Handles a call of the function at `ip`, which has this data.
+    fn on_call(&self, ip: usize, parent_ip: usize, fregs: &Fregs, data: &T);
+}
 
 // `struct ftrace_regs` is opaque and has no fields.
 #[allow(improper_ctypes)]
@@ -70,34 +74,22 @@ type Nodes<T, H> = KVVec<(usize, KBox<Node<T, H>>)>;
 ///
 /// In the list of tracers, unless `module_goes()` has ended it. `nodes` contains at least the
 /// attached functions.
-pub(crate) struct RawSet<T: Send + Sync + 'static, H: SetHandler<T>> {
+pub(crate) struct RawSet<T: Send + Sync + 'static, H: DataCallback<T>> {
     pinned: ManuallyDrop<Pin<KBox<Pinned<H>>>>,
     nodes: ManuallyDrop<Nodes<T, H>>,
 }
 
 // SAFETY: Any thread may attach and detach; handlers and data are `Send`.
-unsafe impl<T: Send + Sync, H: SetHandler<T>> Send for RawSet<T, H> {}
+unsafe impl<T: Send + Sync, H: DataCallback<T>> Send for RawSet<T, H> {}
 // SAFETY: A shared reference reaches the handler only, which is `Sync`.
-unsafe impl<T: Send + Sync, H: SetHandler<T>> Sync for RawSet<T, H> {}
+unsafe impl<T: Send + Sync, H: DataCallback<T>> Sync for RawSet<T, H> {}
 
 const _: () = assert!(offset_of!(bindings::ftrace_data_ops, ops) == 0);
 
-fn errors(error: Error) -> TraceError {
-    match error {
-        e if e == EINVAL || e == ENOENT => TraceError::NotFound,
-        e if e == EEXIST => TraceError::Twice,
-        e => e.into(),
-    }
-}
-
-impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
-    /// Makes a set without functions; `handler_code` is an address of the handler's code. Errors:
-    /// no memory.
-    pub(crate) fn new(
-        all_registers: bool,
-        handler: H,
-        handler_code: usize,
-    ) -> Result<Self, TraceError> {
+impl<T: Send + Sync + 'static, H: DataCallback<T>> RawSet<T, H> {
+    /// Makes a set without functions; `handler_code` is an address of the handler's code.
+    /// Errors: as for [`Live::add`].
+    pub(crate) fn new(all_registers: bool, handler: H, handler_code: usize) -> Result<Self> {
         let ops = bindings::ftrace_data_ops {
             func: Some(ferro_ftrace_call_node),
             flags: match all_registers {
@@ -113,7 +105,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
             }),
             GFP_KERNEL,
         )
-        .map_err(|_| TraceError::NoMemory)?;
+        .map_err(|_| ENOMEM)?;
         let live = Live {
             ops: pinned.ops.get().cast(),
             code: [callback::<T, H> as *const () as usize, handler_code],
@@ -144,9 +136,12 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         &self.pinned.handler
     }
 
-    /// Attaches all functions or none, and drops the values of those not attached. Errors: also
-    /// that `module_goes()` has ended the set.
-    pub(crate) fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {
+    /// Attaches all functions or none, and drops the values of those not attached.
+    ///
+    /// Errors: -ENOENT for a function that ftrace cannot trace; -EEXIST for one that is attached or
+    /// listed twice; -ESHUTDOWN if [`module_goes`](super::tracer::module_goes) has ended the set;
+    /// -ENOMEM, and ftrace's.
+    pub(crate) fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result {
         let count = functions.len();
         let mut raw = KVVec::with_capacity(count, GFP_KERNEL)?;
         let mut nodes: Nodes<T, H> = KVVec::with_capacity(count, GFP_KERNEL)?;
@@ -169,21 +164,20 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
             let _ = raw.push_within_capacity(pair);
             let _ = nodes.push_within_capacity((ip, node));
         }
-        let count = u32::try_from(count).map_err(|_| TraceError::NoMemory)?;
+        let count = u32::try_from(count).map_err(|_| ENOMEM)?;
         let ops = self.pinned.ops.get();
         // SAFETY: The ops is initialised. It and the nodes stay until the ops has been released, or
         // forever. The callback takes each node for the type that it has.
         let attach = || unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) };
         // With the list locked: functions attached after the end of the set would never be
         // released.
-        let attached =
-            while_live(ops.cast(), || to_result(attach())).ok_or(TraceError::ModuleGoes)?;
+        let attached = while_live(ops.cast(), || to_result(attach())).ok_or(ESHUTDOWN)?;
         if let Err(error) = attached {
             // If ftrace has failed within the call, it may use the nodes.
             if error == ENODEV {
                 core::mem::forget(nodes);
             }
-            return Err(errors(error));
+            return Err(not_found(error));
         }
         for node in nodes {
             // There is room.
@@ -194,18 +188,21 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
     }
 
     /// Detaches all functions or none, and waits until no handler runs for them.
-    pub(crate) fn detach(&mut self, functions: &[usize]) -> Result<(), TraceError> {
-        let count = u32::try_from(functions.len()).map_err(|_| TraceError::NotFound)?;
+    ///
+    /// Errors: -ENOENT for a function that is not attached; -ESHUTDOWN as for [`Self::attach`];
+    /// ftrace's.
+    pub(crate) fn detach(&mut self, functions: &[usize]) -> Result {
+        let count = u32::try_from(functions.len()).map_err(|_| ENOENT)?;
         for ip in functions {
             let found = self.nodes.binary_search_by_key(ip, |(ip, _)| *ip);
-            found.map_err(|_| TraceError::NotFound)?;
+            found.map_err(|_| ENOENT)?;
         }
         let ops = self.pinned.ops.get();
         // If the set ends after this, no function is attached.
-        while_live(ops.cast(), || ()).ok_or(TraceError::ModuleGoes)?;
+        while_live(ops.cast(), || ()).ok_or(ESHUTDOWN)?;
         // SAFETY: The ops stays; the addresses are read only.
         to_result(unsafe { bindings::ftrace_data_detach(ops, functions.as_ptr(), count) })
-            .map_err(errors)?;
+            .map_err(not_found)?;
         // No handler uses the nodes after the wait.
         for ip in functions {
             if let Ok(at) = self.nodes.binary_search_by_key(ip, |(ip, _)| *ip) {
@@ -216,7 +213,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
     }
 }
 
-impl<T: Send + Sync + 'static, H: SetHandler<T>> Drop for RawSet<T, H> {
+impl<T: Send + Sync + 'static, H: DataCallback<T>> Drop for RawSet<T, H> {
     fn drop(&mut self) {
         let ops = self.pinned.ops.get().cast();
         if let Some(Err(_)) = end(|live| live.ops == ops) {
@@ -237,7 +234,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> Drop for RawSet<T, H> {
 /// # Safety
 ///
 /// `node` is a `Node<T, H>` that stays until this returns, and `fregs` are the registers of a call.
-unsafe extern "C" fn callback<T: Send + Sync + 'static, H: SetHandler<T>>(
+unsafe extern "C" fn callback<T: Send + Sync + 'static, H: DataCallback<T>>(
     ip: c_ulong,
     parent_ip: c_ulong,
     node: *mut c_void,
@@ -251,5 +248,5 @@ unsafe extern "C" fn callback<T: Send + Sync + 'static, H: SetHandler<T>>(
     // SAFETY: ftrace passes the registers of this call, and no other code has them until this
     // returns.
     let fregs = unsafe { Fregs::from_raw(fregs) };
-    handler.call(&FunctionCall::new(ip, parent_ip, fregs), &node.data);
+    handler.on_call(ip, parent_ip, fregs, &node.data);
 }

@@ -91,9 +91,9 @@ mod suite {
         set.attach(one(targets::next_address(), (notes.clone(), 1))?)?;
         assert!(set.end());
         let more = one(targets::twice_address(), (notes.clone(), 1))?;
-        assert_eq!(set.attach(more), Err(TraceError::ModuleGoes));
+        assert_eq!(set.attach(more), Err(ESHUTDOWN));
         let attached = [targets::next_address()];
-        assert_eq!(set.detach(&attached), Err(TraceError::ModuleGoes));
+        assert_eq!(set.detach(&attached), Err(ESHUTDOWN));
         assert_eq!((targets::next(1), targets::twice(1)), (2, 2));
         assert_eq!(notes.get(0), 0);
         Ok(())
