@@ -18,11 +18,11 @@ pub enum TraceError {
     /// Not a name or a pattern (`EINVAL`).
     BadPattern,
     /// A function has a value in this set already, or is listed twice (`EEXIST`).
-    Twice,
+    Duplicate,
     /// No memory (`ENOMEM`).
     NoMemory,
     /// ftrace has found a defect and has failed (`ENODEV`).
-    GivenUp,
+    FtraceFailed,
     /// Called by a handler, or in another context that must not sleep (`EBUSY`).
     MustNotSleep,
     /// The handler's module is being unloaded, or has been unloaded (`ESHUTDOWN`).
@@ -35,9 +35,9 @@ impl From<Error> for TraceError {
     fn from(error: Error) -> Self {
         match error {
             e if e == ENOENT => Self::NotFound,
-            e if e == EEXIST => Self::Twice,
+            e if e == EEXIST => Self::Duplicate,
             e if e == ENOMEM => Self::NoMemory,
-            e if e == ENODEV => Self::GivenUp,
+            e if e == ENODEV => Self::FtraceFailed,
             e if e == ESHUTDOWN => Self::ModuleGoes,
             e => Self::Other(e),
         }
@@ -55,9 +55,9 @@ impl From<TraceError> for Error {
         match error {
             TraceError::NotFound => ENOENT,
             TraceError::NoFilter | TraceError::BadPattern => EINVAL,
-            TraceError::Twice => EEXIST,
+            TraceError::Duplicate => EEXIST,
             TraceError::NoMemory => ENOMEM,
-            TraceError::GivenUp => ENODEV,
+            TraceError::FtraceFailed => ENODEV,
             TraceError::ModuleGoes => ESHUTDOWN,
             TraceError::MustNotSleep => EBUSY,
             TraceError::Other(e) => e,

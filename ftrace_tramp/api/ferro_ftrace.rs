@@ -89,7 +89,7 @@ struct FtraceApi {
 impl kernel::Module for FtraceApi {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _modules: raw::module_notifier::register(c"ftrace_api", raw::tracer::module_goes)?,
+            _modules: raw::module_notifier::register(c"ftrace_api", raw::tracer::module_going)?,
         })
     }
 }

@@ -103,7 +103,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> TracerSet<T, H> {
     /// handled before this returns.
     ///
     /// Context: process; sleeps. Errors: [`TraceError::NotFound`] for an address without a function
-    /// that ftrace can trace, [`TraceError::Twice`] for one that is attached already,
+    /// that ftrace can trace, [`TraceError::Duplicate`] for one that is attached already,
     /// [`TraceError::ModuleGoes`] if the handler's module has been removed. On an error the values
     /// are dropped.
     pub fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {

@@ -9,7 +9,7 @@ use kernel::bindings;
 /// Number of arguments that are passed in registers.
 pub const REGISTER_ARGUMENTS: usize = 6;
 
-/// `struct ftrace_regs` of a call: a `struct pt_regs` (`filter.c` checks this). Only the argument
+/// `struct ftrace_regs` of a call: a `struct pt_regs` (`tracer.c` checks this). Only the argument
 /// registers are written, or all registers if `cs` is not 0.
 #[repr(transparent)]
 pub(crate) struct Fregs(bindings::pt_regs);

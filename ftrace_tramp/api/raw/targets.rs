@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions of `targets.c`, for the tests to trace.
+//! Functions of `test_targets.c`, for the tests to trace.
 
 use kernel::error::to_result;
 use kernel::ffi::c_char;

@@ -21,9 +21,9 @@ use kernel::types::Opaque;
 use super::fregs::Fregs;
 
 extern "C" {
-    /// `filter.h`
+    /// `tracer.h`
     static mut ferro_ftrace_api_lock: bindings::mutex;
-    /// `filter.h`
+    /// `tracer.h`
     fn ferro_ftrace_filter_count(ops: *mut bindings::ftrace_ops) -> c_ulong;
 }
 
@@ -34,12 +34,12 @@ pub(crate) trait Callback: Send + Sync + 'static {
 }
 
 /// Registered ops, each with the addresses of the code that its calls need.
-static LIVE: StaticMutex<KVec<Live>> =
-    // SAFETY: A mutex of `filter.c` that protects nothing else.
+static LIVE: StaticMutex<KVec<LiveTracer>> =
+    // SAFETY: A mutex of `tracer.c` that protects nothing else.
     unsafe { StaticMutex::new(&raw mut ferro_ftrace_api_lock, KVec::new()) };
 
 #[derive(Clone, Copy)]
-pub(super) struct Live {
+pub(super) struct LiveTracer {
     /// For a set the first field of its `struct ftrace_data_ops`.
     pub(super) ops: *mut bindings::ftrace_ops,
     /// Addresses of the callback, which may be the client's code, and of the handler's own code.
@@ -48,9 +48,9 @@ pub(super) struct Live {
 }
 
 // SAFETY: An ops is passed to functions of ftrace only, which have locks of their own.
-unsafe impl Send for Live {}
+unsafe impl Send for LiveTracer {}
 
-impl Live {
+impl LiveTracer {
     /// Unregisters the ops and waits for running calls.
     ///
     /// Errors: -ENODEV if ftrace has failed; then the ops may still be called.
@@ -74,7 +74,7 @@ impl Live {
         Ok(())
     }
 
-    /// Locks the list with room for one more. Errors: as for [`Live::add`].
+    /// Locks the list with room for one more. Errors: as for [`LiveTracer::add`].
     fn lock_list(&self) -> Result<StaticGuard<KVec<Self>>> {
         let mut live = LIVE.lock();
         if self.code.into_iter().any(is_going) {
@@ -96,7 +96,7 @@ pub(super) fn while_live<R>(ops: *mut bindings::ftrace_ops, f: impl FnOnce() -> 
 /// ended before.
 ///
 /// Returns `None` if it is not in the list.
-pub(super) fn end(is_it: impl Fn(&Live) -> bool) -> Option<Result> {
+pub(super) fn end(is_it: impl Fn(&LiveTracer) -> bool) -> Option<Result> {
     let mut live = LIVE.lock();
     let at = live.iter().position(is_it)?;
     let found = live.remove(at).ok()?;
@@ -108,12 +108,12 @@ pub(super) fn end(is_it: impl Fn(&Live) -> bool) -> Option<Result> {
 }
 
 /// Ends the tracers that a module has leaked, when it is unloaded.
-pub(crate) fn module_goes(module: &Module) {
-    let is_its = |live: &Live| live.code.iter().any(|code| module.contains(*code));
+pub(crate) fn module_going(module: &Module) {
+    let is_its = |live: &LiveTracer| live.code.iter().any(|code| module.contains(*code));
     while let Some(ended) = end(is_its) {
         pr_warn!("a module that goes has left a tracer\n");
         if ended.is_err() {
-            pr_err!("and ftrace, which has given up, may still call it\n");
+            pr_err!("and ftrace, which has failed, may still call it\n");
         }
     }
 }
@@ -130,7 +130,7 @@ struct Pinned<H> {
 ///
 /// # Invariants
 ///
-/// The ops is registered, and in [`LIVE`], unless [`module_goes`] has ended it. Its callback is
+/// The ops is registered, and in [`LIVE`], unless [`module_going`] has ended it. Its callback is
 /// [`callback::<H>`].
 pub(crate) struct RawTracer<H: Callback>(ManuallyDrop<Pin<KBox<Pinned<H>>>>, usize);
 
@@ -141,9 +141,9 @@ unsafe impl<H: Callback> Send for RawTracer<H> {}
 unsafe impl<H: Callback> Sync for RawTracer<H> {}
 
 /// Filter of an ops that is not registered yet. Dropping this frees the filter.
-struct Prepared(*mut bindings::ftrace_ops);
+struct PreparedFilter(*mut bindings::ftrace_ops);
 
-impl Prepared {
+impl PreparedFilter {
     /// Adds functions by their names or patterns, and by addresses. For an address, ftrace adds all
     /// registered functions there, or none.
     fn add<'a>(&self, patterns: impl Iterator<Item = &'a CStr>, addresses: &[usize]) -> Result {
@@ -185,7 +185,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedFilter {
     fn drop(&mut self) {
         // SAFETY: The ops is ours and not registered.
         unsafe { bindings::ftrace_free_filter(self.0) };
@@ -204,7 +204,7 @@ impl<H: Callback> RawTracer<H> {
     /// Registers a tracer. `handler_code` is the address of the code of `handler`.
     ///
     /// Errors: -ENOENT if ftrace can trace no function of a pattern, or not the one at an address;
-    /// -ENOMEM, -ESHUTDOWN as for [`Live::add`], and ftrace's.
+    /// -ENOMEM, -ESHUTDOWN as for [`LiveTracer::add`], and ftrace's.
     pub(crate) fn register<'a>(
         patterns: impl Iterator<Item = &'a CStr>,
         addresses: &[usize],
@@ -230,10 +230,10 @@ impl<H: Callback> RawTracer<H> {
         )
         .map_err(|_| ENOMEM)?;
         let ops = pinned.ops.get();
-        let prepared = Prepared(ops);
+        let prepared = PreparedFilter(ops);
         prepared.add(patterns, addresses)?;
         let functions = prepared.count();
-        let entry = Live {
+        let entry = LiveTracer {
             ops,
             code: [callback::<H> as *const () as usize, handler_code],
             is_set: false,

@@ -19,7 +19,7 @@ use super::fregs::Fregs;
 use super::tracer::end;
 use super::tracer::not_found;
 use super::tracer::while_live;
-use super::tracer::Live;
+use super::tracer::LiveTracer;
 
 /// Callback for calls of functions with data. It may run on several CPUs at a time.
 pub(crate) trait DataCallback<T>: Send + Sync + 'static {
@@ -30,7 +30,7 @@ pub(crate) trait DataCallback<T>: Send + Sync + 'static {
 // `struct ftrace_regs` is opaque and has no fields.
 #[allow(improper_ctypes)]
 extern "C" {
-    /// `filter.h`
+    /// `tracer.h`
     fn ferro_ftrace_call_node(
         ip: c_ulong,
         parent_ip: c_ulong,
@@ -72,7 +72,7 @@ type Nodes<T, H> = KVVec<(usize, KBox<Node<T, H>>)>;
 ///
 /// # Invariants
 ///
-/// In the list of tracers, unless `module_goes()` has ended it. `nodes` contains at least the
+/// In the list of tracers, unless `module_going()` has ended it. `nodes` contains at least the
 /// attached functions.
 pub(crate) struct RawSet<T: Send + Sync + 'static, H: DataCallback<T>> {
     pinned: ManuallyDrop<Pin<KBox<Pinned<H>>>>,
@@ -88,7 +88,7 @@ const _: () = assert!(offset_of!(bindings::ftrace_data_ops, ops) == 0);
 
 impl<T: Send + Sync + 'static, H: DataCallback<T>> RawSet<T, H> {
     /// Makes a set without functions; `handler_code` is an address of the handler's code.
-    /// Errors: as for [`Live::add`].
+    /// Errors: as for [`LiveTracer::add`].
     pub(crate) fn new(all_registers: bool, handler: H, handler_code: usize) -> Result<Self> {
         let ops = bindings::ftrace_data_ops {
             func: Some(ferro_ftrace_call_node),
@@ -106,7 +106,7 @@ impl<T: Send + Sync + 'static, H: DataCallback<T>> RawSet<T, H> {
             GFP_KERNEL,
         )
         .map_err(|_| ENOMEM)?;
-        let live = Live {
+        let live = LiveTracer {
             ops: pinned.ops.get().cast(),
             code: [callback::<T, H> as *const () as usize, handler_code],
             is_set: true,
@@ -119,7 +119,7 @@ impl<T: Send + Sync + 'static, H: DataCallback<T>> RawSet<T, H> {
         })
     }
 
-    /// Ends the set, as `module_goes()` does when the handler's module is removed. Returns true if
+    /// Ends the set, as `module_going()` does when the handler's module is removed. Returns true if
     /// it was live.
     #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
     pub(crate) fn end(&self) -> bool {
@@ -139,7 +139,7 @@ impl<T: Send + Sync + 'static, H: DataCallback<T>> RawSet<T, H> {
     /// Attaches all functions or none, and drops the values of those not attached.
     ///
     /// Errors: -ENOENT for a function that ftrace cannot trace; -EEXIST for one that is attached or
-    /// listed twice; -ESHUTDOWN if [`module_goes`](super::tracer::module_goes) has ended the set;
+    /// listed twice; -ESHUTDOWN if [`module_going`](super::tracer::module_going) has ended the set;
     /// -ENOMEM, and ftrace's.
     pub(crate) fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result {
         let count = functions.len();
@@ -229,7 +229,7 @@ impl<T: Send + Sync + 'static, H: DataCallback<T>> Drop for RawSet<T, H> {
     }
 }
 
-/// Callback of a node, called by `filter.c`.
+/// Callback of a node, called by `tracer.c`.
 ///
 /// # Safety
 ///

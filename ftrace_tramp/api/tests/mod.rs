@@ -13,7 +13,7 @@ use crate::TraceError;
 use crate::Tracer;
 
 mod calls;
-mod leaving;
+mod drops;
 mod sets;
 
 /// Numbers noted by handlers.

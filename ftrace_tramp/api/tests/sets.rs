@@ -63,7 +63,7 @@ mod suite {
         assert_eq!(set.attach(KVVec::new()), Ok(()));
         for (second, error) in [
             (targets::hidden_address(), TraceError::NotFound),
-            (targets::next_address(), TraceError::Twice),
+            (targets::next_address(), TraceError::Duplicate),
             (0, TraceError::NotFound),
         ] {
             let mut functions = one(targets::next_address(), value())?;
@@ -74,7 +74,7 @@ mod suite {
         }
         set.attach(one(targets::next_address(), value())?)?;
         let again = set.attach(one(targets::next_address(), value())?);
-        assert_eq!(again, Err(TraceError::Twice));
+        assert_eq!(again, Err(TraceError::Duplicate));
         let both = [targets::next_address(), targets::twice_address()];
         assert_eq!(set.detach(&both), Err(TraceError::NotFound));
         assert_eq!(targets::next(1), 2);

@@ -63,7 +63,7 @@ impl Drop for Alive {
     }
 }
 
-#[kunit_tests(ferro_ftrace_leaving)]
+#[kunit_tests(ferro_ftrace_drops)]
 mod suite {
     use super::*;
     use crate::raw::targets;

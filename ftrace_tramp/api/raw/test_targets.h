@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-#ifndef _FERROTRACE_FTRACE_TARGETS_H
-#define _FERROTRACE_FTRACE_TARGETS_H
+#ifndef _FERROTRACE_FTRACE_TEST_TARGETS_H
+#define _FERROTRACE_FTRACE_TEST_TARGETS_H
 
 #include <linux/types.h>
 
@@ -12,4 +12,4 @@ int ftrace_api_hidden(int value);
 int ftrace_api_start_calling(void);
 void ftrace_api_stop_calling(void);
 
-#endif /* _FERROTRACE_FTRACE_TARGETS_H */
+#endif /* _FERROTRACE_FTRACE_TEST_TARGETS_H */

@@ -16,7 +16,7 @@
 /* struct ftrace_hash is private to ftrace. */
 #include <../kernel/trace/trace.h>
 
-#include "filter.h"
+#include "tracer.h"
 
 DEFINE_MUTEX(ferro_ftrace_api_lock);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* C half of tracer.rs. Not part of the bindings: tracer.rs declares these itself. */
-#ifndef _FERROTRACE_FTRACE_FILTER_H
-#define _FERROTRACE_FTRACE_FILTER_H
+#ifndef _FERROTRACE_FTRACE_TRACER_H
+#define _FERROTRACE_FTRACE_TRACER_H
 
 struct ftrace_ops;
 struct ftrace_regs;
@@ -22,4 +22,4 @@ unsigned long ferro_ftrace_filter_count(struct ftrace_ops *ops);
  */
 void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *node, struct ftrace_regs *fregs);
 
-#endif /* _FERROTRACE_FTRACE_FILTER_H */
+#endif /* _FERROTRACE_FTRACE_TRACER_H */

@@ -8,7 +8,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 
-#include "targets.h"
+#include "test_targets.h"
 
 noinline __noclone int ftrace_api_next(int value)
 {
