@@ -10,7 +10,7 @@
 #include "clients/ftrace_functions/raw/bindings.h"
 #include "dprobes/raw/bindings.h"
 #include "fast_relay/raw/bindings.h"
-#include "ftrace_tramp/bindings.h"
+#include "ftrace_tramp/raw/bindings.h"
 #include "gcov/bindings.h"
 #include "klog/raw/bindings.h"
 #include "kprobes/raw/bindings.h"

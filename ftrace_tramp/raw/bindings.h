@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Declarations for the trampoline engine, in addition to rust/sys/bindings.h. */
+/* Declarations for the trampoline engine. */
 #ifndef _FERROTRACE_TRAMP_BINDINGS_H
 #define _FERROTRACE_TRAMP_BINDINGS_H
 
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
 
-#include "builtin/builtin.h"
+#include "../builtin/builtin.h"
 
 #ifdef CONFIG_FTRACE_TRAMP_BUILTIN
 enum {
