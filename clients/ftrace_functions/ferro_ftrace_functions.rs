@@ -10,21 +10,23 @@
 //! One `ferro_ftrace::Tracer` counts calls. One `struct fprobe`, the kernel's probe on entry and
 //! return, times them; it uses the kernel's function graph.
 
-mod control;
+mod debugfs;
 mod raw;
 mod record;
 mod sessions;
+mod tracing;
 
 use ferro_fast_relay::Channel;
 use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
 use ferro_sys::sync::refcounted::Shared;
+use kernel::module::this_module;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-use crate::control::ControlFile;
-use crate::control::Service;
-use crate::control::CONTROL_FILE;
+use crate::debugfs::ControlFile;
 use crate::record::FORMAT;
+use crate::sessions::Sessions;
 
 module! {
     type: Functions,
@@ -44,6 +46,8 @@ module! {
     },
 }
 
+static CONTROL_FILE: FileTable<Shared<ControlFile>> = FileTable::new(this_module::<Functions>());
+
 struct Functions {
     // In drop order: without the file no session is left, so nothing is traced.
     _file: File<Shared<ControlFile>>,
@@ -58,7 +62,7 @@ impl kernel::Module for Functions {
             .format(FORMAT)
             .open()?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
-        let file = Shared::new(Ok(ControlFile::new(Service::new(channel.clone())?)))?;
+        let file = Shared::new(Ok(ControlFile::new(Sessions::new(channel.clone())?)))?;
         let file = channel
             .dir()?
             .file(c"control", 0o600, &CONTROL_FILE, file)?;

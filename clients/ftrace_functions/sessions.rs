@@ -1,145 +1,217 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracing sessions that write counted or timed calls to the channel.
+//! Sessions: each traces functions for a process.
 //!
-//! Contexts: handlers any that ftrace traces, NMI included; the rest process.
+//! Contexts: process. Locks, outermost first: a session's state, `is_running`, ftrace's locks.
 #![deny(unsafe_code)]
 
+use ferro_core::function_command::Addresses;
+use ferro_core::function_command::Command;
 use ferro_core::function_command::Mode;
 use ferro_fast_relay::Channel;
-use ferro_ftrace::FunctionCall;
-use ferro_ftrace::TraceHandler;
-use ferro_ftrace::Tracer;
 use ferro_sys::cpu::task;
-use ferro_sys::cpu::time::mono_fast_ns;
-use ferro_sys::sync::deferred_drop::Deferred;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use kernel::fmt;
+use kernel::fmt::Write;
+use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::Arc;
+use kernel::sync::Mutex;
 
-use crate::raw::fprobe::Timed;
-use crate::raw::fprobe::Timer;
-use crate::record::Record;
-use crate::record::KIND;
+use crate::tracing::Tracing;
 
-/// Longer than the clock can seem to step back between CPUs.
-const STEP_BACK_NS: u64 = 1_000_000;
+/// Maximum number of functions in a session.
+const FUNCTIONS_MAX: usize = 1 << 17;
 
-/// Destination of records.
-struct Output {
+/// State shared by all sessions: the channel, which only one session can write to at a time.
+#[pin_data]
+pub(crate) struct Sessions {
     channel: Arc<Channel>,
-    /// Process that reads the channel. Its own calls are left out, because each read would cause
-    /// more of them.
+    #[pin]
+    is_running: Mutex<bool>,
+}
+
+impl Sessions {
+    pub(crate) fn new(channel: Arc<Channel>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                channel,
+                is_running <- new_mutex!(false),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// Exclusive right to write to the channel.
+struct WriterLock(Arc<Sessions>);
+
+impl WriterLock {
+    /// Takes the right. Errors: -EBUSY if another session has it.
+    fn take(sessions: &Arc<Sessions>) -> Result<Self> {
+        let mut is_running = sessions.is_running.lock();
+        if *is_running {
+            return Err(EBUSY);
+        }
+        *is_running = true;
+        Ok(Self(sessions.clone()))
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        *self.0.is_running.lock() = false;
+    }
+}
+
+/// Trace in progress.
+struct Running {
+    // In drop order.
+    tracing: Tracing,
+    writer: WriterLock,
+    /// Number of records lost by the channel before the start.
+    lost_before: u64,
+}
+
+/// Numbers of calls that are missing in the trace.
+#[derive(Clone, Copy, Default)]
+struct Missing {
+    /// Calls lost because the channel was full.
+    lost: u64,
+    /// Calls that could not be followed to their return.
+    missed: usize,
+}
+
+#[derive(Default)]
+struct State {
+    addresses: KVVec<usize>,
+    running: Option<Running>,
+    /// Result of the last stop.
+    missing: Missing,
+}
+
+/// Session of an open file. Closing the file ends its trace, even if the process dies.
+#[pin_data]
+pub(crate) struct Session {
+    sessions: Arc<Sessions>,
+    /// Process that has opened the file and will read the channel.
     reader: i32,
-    /// Start of the session.
-    start: u64,
+    #[pin]
+    state: Mutex<State>,
 }
 
-impl Output {
-    /// Returns the current thread, unless it belongs to the reader.
-    #[inline(always)]
-    fn thread(&self) -> Option<i32> {
-        let ids = task::ids();
-        (ids.process != self.reader).then_some(ids.thread)
+impl Session {
+    /// Creates a session for the current process.
+    pub(crate) fn new(sessions: Arc<Sessions>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                sessions,
+                reader: task::ids().process,
+                state <- new_mutex!(State::default()),
+            }),
+            GFP_KERNEL,
+        )
     }
 
-    #[inline]
-    fn put(&self, ip: usize, duration: u64, thread: i32) {
-        // The channel counts the records that it loses.
-        let _ = self
-            .channel
-            .write_timed(KIND, &Record::new(ip, duration, thread));
-    }
-}
-
-/// Handler that counts calls.
-pub(crate) struct Counter(Output);
-
-impl TraceHandler for Counter {
-    #[inline]
-    fn call(&self, call: &FunctionCall<'_>) {
-        if let Some(thread) = self.0.thread() {
-            self.0.put(call.ip(), 0, thread);
-        }
-    }
-}
-
-/// Handler that times calls.
-pub(crate) struct Clock(Output);
-
-impl Timed for Clock {
-    #[inline]
-    fn entered(&self) -> Option<u64> {
-        self.0.thread().map(|_| mono_fast_ns())
-    }
-
-    #[inline]
-    fn left(&self, ip: usize, entered: u64) {
-        let now = mono_fast_ns();
-        // Skip calls that an earlier probe at this address followed from their entry.
-        if entered < self.0.start || entered > now.saturating_add(STEP_BACK_NS) {
-            return;
-        }
-        // The clock can seem to step back between CPUs.
-        let duration = now.saturating_sub(entered);
-        self.0.put(ip, duration, task::ids().thread);
-    }
-}
-
-/// Traced functions, until this is dropped.
-pub(crate) enum Tracing {
-    Count { _tracer: Tracer<Counter> },
-    Time(Deferred<Timer<Clock>>),
-}
-
-impl Tracing {
-    /// Traces the functions at these addresses, without duplicates.
+    /// Executes a command line. On an error nothing has changed.
     ///
-    /// Errors: -ENOENT if ftrace does not trace one, and errors of registering.
-    pub(crate) fn new(
-        mode: Mode,
-        addresses: &[usize],
-        channel: Arc<Channel>,
-        reader: i32,
-    ) -> Result<Self> {
-        let start = mono_fast_ns();
-        let output = Output {
-            channel,
-            reader,
-            start,
+    /// Errors: -EINVAL for an unknown command, or one not allowed now; -ENOENT if ftrace traces no
+    /// function at an address; -EBUSY if another session is running; -E2BIG, -ENOMEM, and errors of
+    /// registering.
+    pub(crate) fn run(&self, line: &[u8]) -> Result {
+        match Command::parse(line).ok_or(EINVAL)? {
+            Command::Add(addresses) => self.add(addresses),
+            Command::Start(mode) => self.start(mode),
+            Command::Stop => self.stop(),
+        }
+    }
+
+    fn add(&self, more: Addresses<'_>) -> Result {
+        let mut state = self.state.lock();
+        if state.running.is_some() {
+            return Err(EINVAL);
+        }
+        let count = more.iter().count();
+        if count > FUNCTIONS_MAX.saturating_sub(state.addresses.len()) {
+            return Err(E2BIG);
+        }
+        state.addresses.reserve(count, GFP_KERNEL)?;
+        for address in more.iter() {
+            // There is room.
+            let _ = state.addresses.push_within_capacity(address);
+        }
+        Ok(())
+    }
+
+    fn start(&self, mode: Mode) -> Result {
+        let mut state = self.state.lock();
+        if state.running.is_some() || state.addresses.is_empty() {
+            return Err(EINVAL);
+        }
+        // Remove duplicates: a call would be counted for each of them.
+        state.addresses.sort_unstable();
+        let mut addresses = KVVec::with_capacity(state.addresses.len(), GFP_KERNEL)?;
+        for address in &state.addresses {
+            if addresses.last() != Some(address) {
+                // There is room.
+                let _ = addresses.push_within_capacity(*address);
+            }
+        }
+        let writer = WriterLock::take(&self.sessions)?;
+        let channel = self.sessions.channel.clone();
+        let lost_before = channel.lost();
+        let tracing = Tracing::new(mode, &addresses, channel, self.reader)?;
+        state.addresses = addresses;
+        state.running = Some(Running {
+            tracing,
+            writer,
+            lost_before,
+        });
+        Ok(())
+    }
+
+    /// Stops the trace. After this returns, no record is written.
+    fn stop(&self) -> Result {
+        let mut state = self.state.lock();
+        let running = state.running.take().ok_or(EINVAL)?;
+        let missed = running.tracing.missed();
+        let Running {
+            tracing,
+            writer,
+            lost_before,
+        } = running;
+        // Waits for the handlers.
+        drop(tracing);
+        let lost = self.sessions.channel.lost().saturating_sub(lost_before);
+        state.missing = Missing { lost, missed };
+        drop(writer);
+        Ok(())
+    }
+
+    /// Returns the text of the file `control`.
+    pub(crate) fn show(&self) -> Result<KVVec<u8>> {
+        let state = self.state.lock();
+        let mut text = TextBuffer::new();
+        self.write(&state, &mut text).map_err(|_| ENOMEM)?;
+        Ok(text.into_bytes())
+    }
+
+    fn write(&self, state: &State, text: &mut TextBuffer) -> fmt::Result {
+        let functions = state.addresses.len();
+        let (word, missing) = match &state.running {
+            None => ("stopped", state.missing),
+            Some(running) => {
+                let lost = self.sessions.channel.lost();
+                let missing = Missing {
+                    lost: lost.saturating_sub(running.lost_before),
+                    missed: running.tracing.missed(),
+                };
+                (running.tracing.mode().word(), missing)
+            }
         };
-        Ok(match mode {
-            Mode::Count => {
-                let builder = Tracer::builder().addresses(addresses);
-                let _tracer = builder.register(Counter(output))?;
-                Self::Count { _tracer }
-            }
-            Mode::Time => {
-                let timer = Timer::register(addresses, Clock(output));
-                Self::Time(Deferred::new(timer).map_err(no_site)?)
-            }
-        })
-    }
-
-    pub(crate) fn mode(&self) -> Mode {
-        match self {
-            Self::Count { .. } => Mode::Count,
-            Self::Time(_) => Mode::Time,
-        }
-    }
-
-    /// Returns the number of calls that could not be followed to their return.
-    pub(crate) fn missed(&self) -> usize {
-        match self {
-            Self::Count { .. } => 0,
-            Self::Time(timer) => timer.missed(),
-        }
-    }
-}
-
-/// Maps all errors for untraceable addresses to one.
-fn no_site(error: Error) -> Error {
-    match error {
-        e if e == EINVAL => ENOENT,
-        e => e,
+        let Missing { lost, missed } = missing;
+        text.write_fmt(fmt!(
+            "state={word} functions={functions} lost={lost} missed={missed}\n"
+        ))
     }
 }

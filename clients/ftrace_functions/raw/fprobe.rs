@@ -14,42 +14,42 @@ use kernel::prelude::*;
 use kernel::types::Opaque;
 
 /// Handler for entries and returns. It may run on several CPUs at a time.
-pub(crate) trait Timed: Send + Sync + 'static {
+pub(crate) trait FprobeHandler: Send + Sync + 'static {
     /// Handles the entry of a function. Returns the time to follow the call to its return.
-    fn entered(&self) -> Option<u64>;
+    fn entry(&self) -> Option<u64>;
 
     /// Handles the return of the function at `ip`, which was entered at this time.
-    fn left(&self, ip: usize, entered: u64);
+    fn exit(&self, ip: usize, entered: u64);
 }
 
 /// Registered `struct fprobe`. The drop sleeps: wrap this in a `Deferred`.
 ///
 /// # Invariants
 ///
-/// `probe` is registered, with handlers that take it for a field of this structure.
+/// `probe` is registered, with callbacks that take it for a field of this structure.
 #[pin_data(PinnedDrop)]
-pub(crate) struct Timer<T: Timed> {
-    // First, as the handlers use it.
-    timed: T,
+pub(crate) struct Fprobe<H: FprobeHandler> {
+    // First, as the callbacks use it.
+    handler: H,
     #[pin]
     probe: Opaque<bindings::fprobe>,
 }
 
-// SAFETY: Any thread may unregister a probe, regardless of the registering thread; `timed` is
+// SAFETY: Any thread may unregister a probe, regardless of the registering thread; `handler` is
 // `Send`.
-unsafe impl<T: Timed> Send for Timer<T> {}
-// SAFETY: A shared reference reaches only one word of the probe; `timed` is `Sync`.
-unsafe impl<T: Timed> Sync for Timer<T> {}
+unsafe impl<H: FprobeHandler> Send for Fprobe<H> {}
+// SAFETY: A shared reference reaches only one word of the probe; `handler` is `Sync`.
+unsafe impl<H: FprobeHandler> Sync for Fprobe<H> {}
 
-impl<T: Timed> Timer<T> {
+impl<H: FprobeHandler> Fprobe<H> {
     /// Times the functions at these addresses, without duplicates.
     ///
     /// Errors: -ENOENT or -EINVAL if ftrace does not trace one, -E2BIG, -ENOMEM, and errors of the
     /// function graph.
     pub(crate) fn register(
         addresses: &[usize],
-        timed: T,
-    ) -> impl PinInit<Self, Error> + use<'_, T> {
+        handler: H,
+    ) -> impl PinInit<Self, Error> + use<'_, H> {
         let probe = bindings::fprobe {
             entry_data_size: size_of::<u64>(),
             entry_handler: Some(Self::entry),
@@ -57,15 +57,15 @@ impl<T: Timed> Timer<T> {
             ..Default::default()
         };
         try_pin_init!(Self {
-            timed,
-            // INVARIANT: Registered here, after `timed` has been initialised.
+            handler,
+            // INVARIANT: Registered here, after `handler` has been initialised.
             probe <- Opaque::try_ffi_init(move |slot: *mut bindings::fprobe| {
                 let count = c_int::try_from(addresses.len()).map_err(|_| E2BIG)?;
                 // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a probe that no
                 // other code uses.
                 unsafe { slot.write(probe) };
                 // SAFETY: The slot is pinned, and stays until `drop()` has unregistered the probe.
-                // The handlers take it for the field of this structure, which it is. The addresses
+                // The callbacks take it for the field of this structure, which it is. The addresses
                 // are only read, and there are `count`.
                 to_result(unsafe {
                     bindings::register_fprobe_ips(slot, addresses.as_ptr().cast_mut(), count)
@@ -87,13 +87,13 @@ impl<T: Timed> Timer<T> {
     ///
     /// `probe` is a field of a `Self`, which stays for `'a`.
     #[inline(always)]
-    unsafe fn timed_of<'a>(probe: *mut bindings::fprobe) -> &'a T {
+    unsafe fn handler_of<'a>(probe: *mut bindings::fprobe) -> &'a H {
         let field = Opaque::cast_from(probe).cast_mut();
         // SAFETY: This field of a `Self`, by the caller's guarantee.
         let this = unsafe { container_of!(field, Self, probe) };
-        // SAFETY: The caller guarantees that the `Self` stays for `'a`; `timed` is initialised
+        // SAFETY: The caller guarantees that the `Self` stays for `'a`; `handler` is initialised
         // before the probe is.
-        unsafe { &(*this).timed }
+        unsafe { &(*this).handler }
     }
 
     /// Handles the entry of a function, called by the kernel. Returns 0 to follow the call to its
@@ -111,7 +111,7 @@ impl<T: Timed> Timer<T> {
     ) -> c_int {
         // SAFETY: The caller, the kernel, passes the registered probe; unregistering it waits for
         // this call.
-        match unsafe { Self::timed_of(probe) }.entered() {
+        match unsafe { Self::handler_of(probe) }.entry() {
             Some(time) => {
                 // SAFETY: The probe has an exit handler and asks for this many bytes. They are
                 // words of the thread's shadow stack that belong to this call alone.
@@ -143,12 +143,12 @@ impl<T: Timed> Timer<T> {
         // are a number.
         let entered = unsafe { data.cast::<u64>().read() };
         // SAFETY: The kernel passes a registered probe; unregistering it waits for this call.
-        unsafe { Self::timed_of(probe) }.left(ip, entered);
+        unsafe { Self::handler_of(probe) }.exit(ip, entered);
     }
 }
 
 #[pinned_drop]
-impl<T: Timed> PinnedDrop for Timer<T> {
+impl<H: FprobeHandler> PinnedDrop for Fprobe<H> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: Registered by the type invariant. The function waits until no handler runs, and
         // returns after it call no handler. So the fields dropped after this are unused.
