@@ -29,7 +29,7 @@ impl State {
             return Err(Error::NotRegistered);
         }
         if on {
-            self.make_room(1)?;
+            self.reserve_sites(1)?;
         }
         let new = if on {
             flags & !flags::DISABLED
@@ -37,13 +37,13 @@ impl State {
             flags | flags::DISABLED
         };
         probe.set_flags(new);
-        point.probes.note_alone(locked);
+        point.probes.update_single(locked);
         let result = self.rearm(probe.address(), locked);
         self.want_grace_period();
-        self.want_jumps();
+        self.kick_optimizer();
         result.inspect_err(|_| {
             probe.set_flags(flags);
-            point.probes.note_alone(locked);
+            point.probes.update_single(locked);
         })
     }
 
@@ -51,7 +51,7 @@ impl State {
         self.enabled = on;
         let mut result = Ok(());
         let mut text = TextLock::new();
-        self.leave_all(&mut text, locked);
+        self.unoptimize_all(&mut text, locked);
         for entry in self.points.values_mut() {
             // An error at one point does not stop the others.
             if let Err(error) = entry.arm(&mut text, on, locked) {
@@ -63,23 +63,23 @@ impl State {
         let mut from = 0;
         while let Some(address) = self.next_point(from) {
             from = address.wrapping_add(1);
-            result = result.and(self.call(core::iter::once(address), locked));
+            result = result.and(self.update_ftrace(core::iter::once(address), locked));
         }
         self.want_grace_period();
-        self.want_jumps();
+        self.kick_optimizer();
         result
     }
 
     /// Disarms the breakpoints and ftrace sites at the addresses of these probes that no enabled
     /// probe needs. Some of the probes may already be unregistered.
-    pub(crate) fn settle<'a>(
+    pub(crate) fn disarm_unneeded<'a>(
         &mut self,
         probes: impl Iterator<Item = Kprobe<'a>> + Clone,
         locked: &Locked,
     ) {
         let mut text = TextLock::new();
         let mut changed = false;
-        self.leave_unwanted(probes.clone().map(|p| p.address()), &mut text, locked);
+        self.unoptimize_unwanted(probes.clone().map(|p| p.address()), &mut text, locked);
         for probe in probes.clone() {
             if let Some(entry) = self.points.get_mut(&probe.address()) {
                 // Code that was freed has no breakpoint either.
@@ -92,7 +92,7 @@ impl State {
         drop(text);
         if self.called != 0 {
             // If ftrace cannot remove a site, it has already given up on the site.
-            let _ = self.call(probes.map(|p| p.address()), locked);
+            let _ = self.update_ftrace(probes.map(|p| p.address()), locked);
         }
     }
 
@@ -100,17 +100,17 @@ impl State {
     fn rearm(&mut self, address: usize, locked: &Locked) -> Result<(), Error> {
         if self.points.get(&address).is_some() {
             let mut text = TextLock::new();
-            self.leave_unwanted(core::iter::once(address), &mut text, locked);
+            self.unoptimize_unwanted(core::iter::once(address), &mut text, locked);
             let entry = self.points.get_mut(&address).ok_or(Error::Gone)?;
             if entry.arm(&mut text, self.enabled, locked)? {
                 text.sync();
             }
         }
-        self.call(core::iter::once(address), locked)
+        self.update_ftrace(core::iter::once(address), locked)
     }
 
     /// Adds the points at these addresses to the ftrace ops, or removes them, as their probes need.
-    pub(crate) fn call(
+    pub(crate) fn update_ftrace(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
         locked: &Locked,
@@ -119,13 +119,14 @@ impl State {
         // Remove first, in both modes: a site that changes its mode cannot be in both ops.
         for remove in [true, false] {
             for mode in FtraceMode::ALL {
-                result = result.and(self.call_in(addresses.clone(), mode, remove, locked));
+                result =
+                    result.and(self.update_ftrace_mode(addresses.clone(), mode, remove, locked));
             }
         }
         result
     }
 
-    fn call_in(
+    fn update_ftrace_mode(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
         mode: FtraceMode,
@@ -147,7 +148,7 @@ impl State {
             } else {
                 wanted && entry.called.is_none()
             };
-            // `make_room()` has reserved the room.
+            // `reserve_sites()` has reserved the room.
             if due && self.list.push_within_capacity(address).is_ok() {
                 entry.called = to;
             }
@@ -175,7 +176,7 @@ impl State {
     }
 
     /// Makes room for the addresses of all sites that are armed and `more`.
-    pub(crate) fn make_room(&mut self, more: usize) -> Result<(), Error> {
+    pub(crate) fn reserve_sites(&mut self, more: usize) -> Result<(), Error> {
         self.list.clear();
         Ok(self
             .list

@@ -14,7 +14,7 @@ use kernel::prelude::*;
 use crate::hit::Hits;
 use crate::raw::die_notifier::DieNotifier;
 use crate::raw::module_notifier;
-use crate::raw::module_notifier::Going;
+use crate::raw::module_notifier::UnloadingCode;
 use crate::raw::trap_hooks;
 use crate::registry;
 
@@ -29,7 +29,7 @@ pub(crate) struct Attached {
 
 /// Handles the freeing of code: kills the probes in it, and unregisters the probes that a client in
 /// it left registered.
-fn goes(going: &Going<'_>) {
+fn module_going(going: &UnloadingCode<'_>) {
     registry::kill(|at| going.has_code(at));
     if going.is_whole {
         registry::unregister_leaked(|at| going.is_in_module(at));
@@ -50,7 +50,7 @@ impl Attached {
     fn attach() -> Result<Self> {
         let name = c"rust_kprobes";
         let (int3, fault) = trap_hooks::register::<Hits>(name)?;
-        let modules = module_notifier::register(name, goes)?;
+        let modules = module_notifier::register(name, module_going)?;
         let die = DieNotifier::new()?;
         ferro_gkhi::arm(&[&int3, &fault, &modules])?;
         Ok(Self {

@@ -19,20 +19,20 @@ use crate::error::Error;
 use crate::ftrace_probes::SITE_LEN;
 use crate::hit::Hits;
 use crate::insn_copy::InsnCopy;
-use crate::optprobe::Jump;
+use crate::optprobe::Optprobe;
 use crate::probe_address::Decoder;
 use crate::probe_address::Permit;
 use crate::raw::grace_period::GracePeriod;
+use crate::raw::insn_stub;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
-use crate::raw::post_copy;
 use crate::raw::trap_hooks::breakpoint_at;
 use crate::registered_point::publish;
 use crate::registered_point::write;
 use crate::registered_point::Breakpoint;
-use crate::registered_point::PointEntry;
+use crate::registered_point::RegisteredPoint;
 use crate::registered_point::SLOT_ADDRESSES;
 use crate::registry::State;
 
@@ -49,7 +49,7 @@ impl State {
     ) -> Result<(), (usize, Error)> {
         let instructions = self.instructions(permits)?;
         let (mut at, mut admitted) = (0, 0);
-        let mut result = self.make_room(probes.len());
+        let mut result = self.reserve_sites(probes.len());
         if result.is_ok() {
             result = self.maps.reserve(probes.len());
         }
@@ -70,10 +70,10 @@ impl State {
             self.withdraw(probes.get(..admitted).unwrap_or(&[]));
             return Err((at, error));
         }
-        if let Err(error) = self.leave_disturbed(probes, locked) {
+        if let Err(error) = self.unoptimize_disturbed(probes, locked) {
             self.withdraw(probes);
             // The jumps that were removed may return.
-            self.want_jumps();
+            self.kick_optimizer();
             return Err((0, error));
         }
         if let Err((at, error)) = self.commit(probes, locked) {
@@ -83,7 +83,7 @@ impl State {
             probes.iter().for_each(|probe| probe.clear_list(&over));
             return Err((at, error));
         }
-        self.want_jumps();
+        self.kick_optimizer();
         Ok(())
     }
 
@@ -166,15 +166,15 @@ impl State {
                 (made, Breakpoint::Disarmed(site))
             }
         };
-        let entry = PointEntry {
+        let entry = RegisteredPoint {
             point: Arc::new(point, GFP_KERNEL)?,
             code,
             breakpoint,
-            jump: Jump::Unknown,
+            optprobe: Optprobe::Unknown,
             spare: None,
             never_around: false,
             idle: false,
-            told: false,
+            warned: false,
             called: None,
             fresh: true,
             removed: [const { None }; 1 + SLOT_ADDRESSES],
@@ -227,7 +227,7 @@ impl State {
         }
         // A breakpoint leads to this code as soon as the breakpoint is armed, or at once if it was
         // armed before: ahead of the synchronisation of arming.
-        if written && post_copy::returns_early() {
+        if written && insn_stub::returns_early() {
             text.sync();
         }
         for (i, probe) in probes.iter().enumerate() {
@@ -247,7 +247,7 @@ impl State {
             text.sync();
         }
         drop(text);
-        self.call(probes.iter().map(|p| p.address()), locked)
+        self.update_ftrace(probes.iter().map(|p| p.address()), locked)
             .map_err(|e| (0, e))
     }
 
@@ -258,7 +258,7 @@ impl State {
     ) {
         for probe in probes.clone() {
             match self.probes.remove(&probe.id()) {
-                // The probe is in this batch twice: `settle()` below still handles its point.
+                // The probe is in this batch twice: `disarm_unneeded()` below still handles its point.
                 None if self.is_being_emptied(probe.address()) => (),
                 None => probe.set_address(0),
                 Some(point) => {
@@ -269,7 +269,7 @@ impl State {
                 }
             }
         }
-        self.settle(probes.clone(), locked);
+        self.disarm_unneeded(probes.clone(), locked);
         let mut any_gone = false;
         for probe in probes {
             any_gone |= probe.flags() & flags::GONE != 0;
@@ -283,6 +283,6 @@ impl State {
         self.want_grace_period();
         self.want_idle();
         // A probe may have prevented jumps at its neighbours.
-        self.want_jumps();
+        self.kick_optimizer();
     }
 }

@@ -28,14 +28,14 @@ use crate::insn_copy::is_sti;
 use crate::registry::State;
 
 /// The running kernel's code, without the engine's breakpoints and jumps.
-struct Running<'a>(&'a State);
+struct KernelCode<'a>(&'a State);
 
 /// Converts a range of addresses: an address has 64 bits in the kernel.
 fn addresses(range: Range<u64>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
-impl Running<'_> {
+impl KernelCode<'_> {
     /// Copies code, if all of it is readable. Returns the number of known bytes, from the first on.
     fn read(&self, at: usize, out: &mut [u8]) -> Option<usize> {
         text::read_text(at, out).ok()?;
@@ -55,7 +55,7 @@ fn is_cold(name: &[u8]) -> bool {
     parts.any(|part| part == b"cold" || part == b"__part")
 }
 
-impl Surroundings for Running<'_> {
+impl Surroundings for KernelCode<'_> {
     fn piece(&self, address: u64) -> Option<Piece> {
         // A jump to a return thunk is a return. The symbol of a thunk may be the last before a hole
         // of a megabyte.
@@ -137,7 +137,7 @@ impl State {
     /// Returns the instructions that a jump at this address would displace, or `None` if it must
     /// not stand there. Ignores other probes.
     pub(crate) fn displaceable(&self, address: usize) -> Option<Displaced> {
-        let displaced = jump::displaceable(address as u64, &Running(self)).ok()?;
+        let displaced = jump::displaceable(address as u64, &KernelCode(self)).ok()?;
         // No interrupt may arrive between sti and the next instruction: hlt would miss it.
         let has_sti = displaced.instructions().any(|(_, insn)| is_sti(&insn));
         (!has_sti).then_some(displaced)

@@ -147,7 +147,7 @@ unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bind
     // SAFETY: The point stays until a grace period of RCU tasks is over, and also a rude one if
     // code that RCU does not watch may be probed. Elsewhere that code is `noinstr`, and no detour
     // is entered from there. The caller guarantees that the registers are there.
-    unsafe { (*regs).ip = (*point).stop.load() };
+    unsafe { (*regs).ip = (*point).substitute.load() };
 }
 
 /// Calls the pre-handlers of a point that does not have exactly one probe, enabled. A handler of
@@ -197,26 +197,26 @@ unsafe extern "C" fn ferro_kprobe_call_after(at: usize, regs: *mut bindings::pt_
 
 /// Runs the optimizer, for `engine.c`. Context: work item.
 #[no_mangle]
-extern "C" fn ferro_kprobes_optimise() {
-    registry::optimise();
+extern "C" fn ferro_kprobes_optimize() {
+    registry::optimize();
 }
 
 /// Removes the jumps of unregistered probes, for `engine.c`. Context: work item, another one.
 #[no_mangle]
-extern "C" fn ferro_kprobes_leave_idle() {
-    registry::leave_idle();
+extern "C" fn ferro_kprobes_unoptimize_idle() {
+    registry::unoptimize_idle();
 }
 
 /// Returns true if jump optimization is on, for `engine.c`. Context: process.
 #[no_mangle]
-extern "C" fn ferro_kprobes_wants_jumps() -> bool {
-    registry::wants_jumps()
+extern "C" fn ferro_kprobes_is_optimizing() -> bool {
+    registry::is_optimizing()
 }
 
 /// Switches jump optimization on or off, for `engine.c`. Context: process.
 #[no_mangle]
-extern "C" fn ferro_kprobes_want_jumps(on: bool) {
-    registry::want_jumps(on);
+extern "C" fn ferro_kprobes_set_optimizing(on: bool) {
+    registry::set_optimizing(on);
 }
 
 /// Collects the clients' structures.

@@ -23,7 +23,6 @@ use kernel::bindings::kprobe;
 use kernel::prelude::*;
 
 use crate::raw::detour;
-use crate::raw::extable::fix_up;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::lookup::Found;
 use crate::raw::lookup::ProbeList;
@@ -32,6 +31,7 @@ use crate::raw::probe_point::Point;
 use crate::raw::probe_point::ResumeMap;
 use crate::raw::probe_point::COPIES;
 use crate::raw::probe_point::POINTS;
+use crate::raw::trap_frame::fix_up;
 use crate::raw::trap_frame::Trap;
 use crate::raw::trap_hooks::TrapHandler;
 
@@ -468,24 +468,24 @@ impl<'a> Found<'a, Point> {
         trap: &mut Trap,
         finish: impl FnOnce(&mut Running<'a>, &mut Trap),
     ) -> End {
-        if self.in_trap.is_some() || self.apart.is_there() {
+        if self.in_trap.is_some() || self.stub.is_there() {
             // If the access faults, the copy runs instead, and its fault is handled.
             running.be_busy();
             let done = match &self.in_trap {
                 Some(compute) => compute.run(trap).is_ok(),
-                None => self.apart.run(trap),
+                None => self.stub.run(trap),
             };
             if done {
                 trap.set_ip(self.next);
                 finish(running, trap);
                 return End::Over;
             }
-            if self.after.load() == 0 {
+            if self.post_copy.load() == 0 {
                 self.execute(trap);
                 return End::Over;
             }
         }
-        let after = self.after.load();
+        let after = self.post_copy.load();
         if matches!(self.execution, Execution::Copied { .. }) && after != 0 {
             trap.set_ip(after);
             if self.sees_interrupts {
@@ -521,7 +521,7 @@ impl<'a> Found<'a, Point> {
 
     /// Handles the breakpoint after a copy, or the one in front of a detour.
     fn stop(self, at: usize, trap: &mut Trap) {
-        if at == self.after_end() {
+        if at == self.post_copy_end() {
             self.finish(trap);
         } else if at == self.copy_end() {
             trap.set_ip(self.next);
@@ -554,11 +554,11 @@ impl<'a> Found<'a, Point> {
     ///
     /// Returns `Some(true)` for a handled fault, and `None` for a fault elsewhere.
     fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {
-        let after = self.after.load();
-        let access = self.apart.access();
+        let after = self.post_copy.load();
+        let access = self.stub.access();
         if at == access && access != 0 {
             // Within the trap. The copy takes the fault once more.
-            regs.set_ip(self.apart.failed());
+            regs.set_ip(self.stub.failed());
             return Some(true);
         }
         if detour::leave_within(self, regs) {

@@ -21,8 +21,8 @@ use ferro_sys::mm::exec_pool::User;
 use kernel::prelude::*;
 
 use crate::error::Error;
-use crate::raw::insn_stub::Apart;
-use crate::raw::post_copy;
+use crate::raw::insn_stub;
+use crate::raw::insn_stub::InsnStub;
 use crate::raw::probe_point::Execution;
 use crate::raw::probe_point::Point;
 use crate::raw::probe_point::BRANCH;
@@ -41,10 +41,10 @@ pub(crate) struct InsnCopy {
     pub(crate) original: u8,
     insn: Option<Insn>,
     copy: Option<Slot>,
-    after: Option<Slot>,
-    apart: Option<Apart>,
+    post_copy: Option<Slot>,
+    stub: Option<InsnStub>,
     /// No such code is possible.
-    never_apart: bool,
+    never_stub: bool,
 }
 
 impl InsnCopy {
@@ -55,9 +55,9 @@ impl InsnCopy {
             original: 0,
             insn: None,
             copy: None,
-            after: None,
-            apart: None,
-            never_apart: true,
+            post_copy: None,
+            stub: None,
+            never_stub: true,
         };
         (
             Point::new(address, address + len, Execution::Ftrace, 0),
@@ -104,16 +104,16 @@ impl InsnCopy {
             original: insn.bytes().first().copied().unwrap_or(BREAKPOINT),
             insn: Some(*insn),
             copy,
-            after: None,
-            apart: None,
-            never_apart: false,
+            post_copy: None,
+            stub: None,
+            never_stub: false,
         };
         let mut point = Point::new(address, address + insn.len(), execution, at);
         point.in_trap = Compute::of(insn, address as u64)
             .filter(|compute| MEMORY_IS_THE_SAME || !compute.has_operand_in_memory());
         point.sees_interrupts = is_flags(insn);
-        point.after_stops = matches!(execution, Execution::Copied { stops: true })
-            || post_copy::address().is_none();
+        point.post_copy_stops = matches!(execution, Execution::Copied { stops: true })
+            || insn_stub::post_trampoline().is_none();
         // Fails now if the copy cannot be moved to its slot.
         if copied {
             code_for(&point, insn, at, false)?;
@@ -127,23 +127,23 @@ impl InsnCopy {
     /// [`InsnCopy::write_post`].
     pub(crate) fn make_post(&mut self, point: &Point) -> Result<(), Error> {
         let is_copied = matches!(point.execution, Execution::Copied { .. });
-        if is_copied && point.in_trap.is_none() && self.apart.is_none() && !self.never_apart {
+        if is_copied && point.in_trap.is_none() && self.stub.is_none() && !self.never_stub {
             let insn = self.insn.as_ref().ok_or(Error::NotAnInstruction)?;
-            self.apart = Apart::new(insn, point.address, point.copy, MEMORY_IS_THE_SAME)?;
-            self.never_apart = self.apart.is_none();
+            self.stub = InsnStub::new(insn, point.address, point.copy, MEMORY_IS_THE_SAME)?;
+            self.never_stub = self.stub.is_none();
         }
-        if is_copied && self.may_need_after(point) {
-            self.make_after(point)?;
+        if is_copied && self.may_need_post_copy(point) {
+            self.make_post_copy(point)?;
         }
         Ok(())
     }
 
     /// Returns true if a copy is needed that calls the post-handlers. Instructions that fault in
     /// the trap use it.
-    fn may_need_after(&self, point: &Point) -> bool {
-        match (&point.in_trap, &self.apart) {
+    fn may_need_post_copy(&self, point: &Point) -> bool {
+        match (&point.in_trap, &self.stub) {
             (Some(compute), _) => compute.has_operand_in_memory(),
-            (None, Some(apart)) => apart.access() != 0,
+            (None, Some(stub)) => stub.access() != 0,
             (None, None) => true,
         }
     }
@@ -155,13 +155,17 @@ impl InsnCopy {
         let Some(insn) = &self.insn else {
             return Ok(written);
         };
-        if let Some(slot) = self.after.as_mut().filter(|_| point.after.load() == 0) {
+        if let Some(slot) = self
+            .post_copy
+            .as_mut()
+            .filter(|_| point.post_copy.load() == 0)
+        {
             let code = code_for(point, insn, slot.address(), true)?;
             slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
             written = true;
         }
-        if let Some(apart) = self.apart.as_mut().filter(|_| !point.apart.is_there()) {
-            apart.write(insn, point.address, text)?;
+        if let Some(stub) = self.stub.as_mut().filter(|_| !point.stub.is_there()) {
+            stub.write(insn, point.address, text)?;
             written = true;
         }
         Ok(written)
@@ -171,25 +175,33 @@ impl InsnCopy {
     /// found; 0 is none.
     pub(crate) fn tell_post(&self, point: &Point, text: &mut TextLock) -> [usize; 4] {
         let mut found_by = [0; 4];
-        let [after, end, back, access] = &mut found_by;
-        if let Some(slot) = self.after.as_ref().filter(|_| point.after.load() == 0) {
-            point.after.store(slot.address());
-            (*after, *end, *back) = (slot.address(), point.after_end(), point.after_return());
+        let [post_copy, end, back, access] = &mut found_by;
+        if let Some(slot) = self
+            .post_copy
+            .as_ref()
+            .filter(|_| point.post_copy.load() == 0)
+        {
+            point.post_copy.store(slot.address());
+            (*post_copy, *end, *back) = (
+                slot.address(),
+                point.post_copy_end(),
+                point.post_copy_return(),
+            );
         }
-        if let Some(apart) = self.apart.as_ref().filter(|_| !point.apart.is_there()) {
-            apart.tell(&point.apart, text);
-            *access = apart.access();
+        if let Some(stub) = self.stub.as_ref().filter(|_| !point.stub.is_there()) {
+            stub.tell(&point.stub, text);
+            *access = stub.access();
         }
         found_by
     }
 
     /// Allocates the copy that calls the post-handlers, if there is none.
-    fn make_after(&mut self, point: &Point) -> Result<(), Error> {
-        if self.after.is_none() {
+    fn make_post_copy(&mut self, point: &Point) -> Result<(), Error> {
+        if self.post_copy.is_none() {
             let insn = self.insn.as_ref().ok_or(Error::NotAnInstruction)?;
             let slot = exec_pool::alloc(SLOT, User::Probes).map_err(|_| Error::NoMemory)?;
             code_for(point, insn, slot.address(), true)?;
-            self.after = Some(slot);
+            self.post_copy = Some(slot);
         }
         Ok(())
     }
@@ -206,7 +218,7 @@ impl InsnCopy {
 }
 
 /// Returns the code for a slot at `to`.
-fn code_for(point: &Point, insn: &Insn, to: usize, after: bool) -> Result<[u8; SLOT], Error> {
+fn code_for(point: &Point, insn: &Insn, to: usize, is_post: bool) -> Result<[u8; SLOT], Error> {
     let mut copy = [0; MAX_LEN + 1];
     let len = match relocate(insn, point.address as u64, to as u64, &mut copy) {
         Ok(len) => len,
@@ -216,10 +228,10 @@ fn code_for(point: &Point, insn: &Insn, to: usize, after: bool) -> Result<[u8; S
     for (to, from) in code.iter_mut().zip(copy.iter().take(len)) {
         *to = *from;
     }
-    let branch = match (after, point.execution) {
-        (true, _) => post_copy::address()
-            .filter(|_| !point.after_stops)
-            .map(|after| (CALL, after)),
+    let branch = match (is_post, point.execution) {
+        (true, _) => insn_stub::post_trampoline()
+            .filter(|_| !point.post_copy_stops)
+            .map(|trampoline| (CALL, trampoline)),
         (false, Execution::Copied { stops: true }) => None,
         (false, _) => Some((JUMP, point.next)),
     };

@@ -12,12 +12,12 @@ use ferro_sys::code::jump_site::jump_all;
 use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;
 
-use crate::optprobe::Jump;
-use crate::optprobe::Pass;
+use crate::optprobe::OptimizerPass;
+use crate::optprobe::Optprobe;
 use crate::optprobe::AT_ONCE;
 use crate::optprobe::READY;
 use crate::raw::detour::Detour;
-use crate::raw::detour::Kind;
+use crate::raw::detour::DetourKind;
 use crate::raw::detour::DETOUR_ADDRESSES;
 use crate::raw::grace_period::TasksPeriod;
 use crate::raw::insn_stub::CodeError;
@@ -25,10 +25,10 @@ use crate::raw::mutex::Locked;
 use crate::raw::optimizer_work;
 use crate::registered_point::find_by;
 use crate::registered_point::Breakpoint;
-use crate::registered_point::PointEntry;
+use crate::registered_point::RegisteredPoint;
 use crate::registry::State;
 
-impl PointEntry {
+impl RegisteredPoint {
     /// Returns true if the probes may be called by a jump.
     fn may_jump(&self, locked: &Locked) -> bool {
         let mut probes = self.point.probes.iter(locked);
@@ -38,25 +38,30 @@ impl PointEntry {
     /// Selects the detour that fits, if there is one. A point has at most one detour of each kind.
     /// Neither is freed, as tasks may be in it.
     fn choose(&mut self) {
-        let is_open = matches!(self.jump, Jump::Unknown | Jump::Ready(_));
-        if !is_open || self.jump.detour().is_some_and(|detour| self.suits(detour)) {
+        let is_open = matches!(self.optprobe, Optprobe::Unknown | Optprobe::Ready(_));
+        if !is_open
+            || self
+                .optprobe
+                .detour()
+                .is_some_and(|detour| self.suits(detour))
+        {
             return;
         }
-        let old = match self.jump.take() {
-            Jump::Ready(detour) => Some(detour),
+        let old = match self.optprobe.take() {
+            Optprobe::Ready(detour) => Some(detour),
             _ => None,
         };
-        (self.jump, self.spare) = match (old, self.spare.take()) {
-            (old, Some(detour)) if self.suits(&detour) => (Jump::Ready(detour), old),
-            (None, spare) => (Jump::Unknown, spare),
-            (old, None) => (Jump::Unknown, old),
-            (Some(old), spare) => (Jump::Ready(old), spare),
+        (self.optprobe, self.spare) = match (old, self.spare.take()) {
+            (old, Some(detour)) if self.suits(&detour) => (Optprobe::Ready(detour), old),
+            (None, spare) => (Optprobe::Unknown, spare),
+            (old, None) => (Optprobe::Unknown, old),
+            (Some(old), spare) => (Optprobe::Ready(old), spare),
         };
     }
 
     /// Returns true if a detour is to be made for the point, or used.
     fn wants_detour(&self, locked: &Locked) -> bool {
-        matches!(self.jump, Jump::Unknown | Jump::Ready(_))
+        matches!(self.optprobe, Optprobe::Unknown | Optprobe::Ready(_))
             && matches!(self.breakpoint, Breakpoint::Armed(_))
             && self.may_jump(locked)
             && !(self.never_around && self.is_posting())
@@ -68,10 +73,12 @@ impl PointEntry {
         let displaced = displaced.ok_or(CodeError::OutOfReach)?;
         let new = |kind| Detour::new(&self.point, displaced, kind);
         if !self.is_posting() {
-            return new(Kind::Before);
+            return new(DetourKind::Before);
         }
-        match new(Kind::Around) {
-            Err(CodeError::OutOfReach) if self.point.runs_on_registers() => new(Kind::Instead),
+        match new(DetourKind::Around) {
+            Err(CodeError::OutOfReach) if self.point.runs_on_registers() => {
+                new(DetourKind::Instead)
+            }
             made => made,
         }
     }
@@ -79,19 +86,19 @@ impl PointEntry {
 
 impl State {
     /// Makes the worker look for points to optimize.
-    pub(crate) fn want_jumps(&mut self) {
-        if self.enabled && self.optimises && !self.points.is_empty() {
-            self.jumps_due = true;
-            optimizer_work::call_soon();
+    pub(crate) fn kick_optimizer(&mut self) {
+        if self.enabled && self.is_optimizing && !self.points.is_empty() {
+            self.optimizer_due = true;
+            optimizer_work::schedule();
         }
     }
 
     /// Switches optimization on, which places jumps soon, or off, which removes all jumps.
-    pub(crate) fn set_optimises(&mut self, on: bool, locked: &Locked) {
-        self.optimises = on;
+    pub(crate) fn set_optimizing(&mut self, on: bool, locked: &Locked) {
+        self.is_optimizing = on;
         match on {
-            true => self.want_jumps(),
-            false => self.leave_all(&mut TextLock::new(), locked),
+            true => self.kick_optimizer(),
+            false => self.unoptimize_all(&mut TextLock::new(), locked),
         }
     }
 
@@ -106,12 +113,12 @@ impl State {
     /// Returns two values: whether hits of more points now resume in detours, and whether there are
     /// more points to look at.
     pub(crate) fn prepare_jumps(&mut self, locked: &Locked) -> (bool, bool) {
-        if !self.enabled || !self.optimises {
+        if !self.enabled || !self.is_optimizing {
             self.pass = None;
             return (false, false);
         }
         let mut pass = match self.pass.take() {
-            None if core::mem::take(&mut self.jumps_due) => Pass::new(),
+            None if core::mem::take(&mut self.optimizer_due) => OptimizerPass::new(),
             None => return (false, false),
             Some(pass) => pass,
         };
@@ -122,16 +129,16 @@ impl State {
         }
         if more {
             self.pass = Some(pass);
-        } else if core::mem::take(&mut self.jumps_failed) {
-            self.jumps_due = true;
-            optimizer_work::call_later();
+        } else if core::mem::take(&mut self.detours_failed) {
+            self.optimizer_due = true;
+            optimizer_work::schedule_later();
         }
         (made, more)
     }
 
     /// Makes detours for some of the next points, until one function had to be analysed. Returns
     /// true if there are more points.
-    fn make_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
+    fn make_some(&mut self, pass: &mut OptimizerPass, locked: &Locked) -> bool {
         for _ in 0..AT_ONCE {
             let Some(address) = self.next_point(pass.next) else {
                 return false;
@@ -142,7 +149,7 @@ impl State {
             }
             let analysed = self.make_detour(address);
             let entry = self.points.get(&address);
-            let is_ready = entry.is_some_and(|entry| matches!(entry.jump, Jump::Ready(_)));
+            let is_ready = entry.is_some_and(|entry| matches!(entry.optprobe, Optprobe::Ready(_)));
             if is_ready && !pass.note(address) || analysed {
                 break;
             }
@@ -151,7 +158,7 @@ impl State {
     }
 
     /// Redirects hits of the points with new detours. Returns true if there were any.
-    fn publish_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
+    fn publish_some(&mut self, pass: &mut OptimizerPass, locked: &Locked) -> bool {
         let count = core::mem::take(&mut pass.count);
         if count == 0 {
             return false;
@@ -172,7 +179,7 @@ impl State {
         let entry = self.points.get(&address);
         let wanted = entry.filter(|entry| entry.wants_detour(locked));
         // A point with a neighbour waits until the neighbour is removed.
-        let len = wanted.map(|entry| entry.jump.detour().map_or(1, Detour::displaced));
+        let len = wanted.map(|entry| entry.optprobe.detour().map_or(1, Detour::displaced));
         len.is_some_and(|len| !self.has_neighbour(address, len))
     }
 
@@ -187,7 +194,7 @@ impl State {
 
     /// Makes the detour of a point that has none. Returns true if the function had to be analysed.
     fn make_first(&mut self, address: usize) -> bool {
-        let unknown = |entry: &&KBox<PointEntry>| matches!(entry.jump, Jump::Unknown);
+        let unknown = |entry: &&KBox<RegisteredPoint>| matches!(entry.optprobe, Optprobe::Unknown);
         if self.points.get(&address).filter(unknown).is_none() {
             return false;
         }
@@ -206,12 +213,12 @@ impl State {
             Ok(detour) => {
                 // The room was reserved above.
                 let _ = find_by(&mut self.maps.copies, &entry.point, &detour.addresses());
-                entry.jump = Jump::Ready(detour);
+                entry.optprobe = Optprobe::Ready(detour);
             }
-            Err(CodeError::NoMemory) => self.jumps_failed = true,
+            Err(CodeError::NoMemory) => self.detours_failed = true,
             // A detour for pre-handlers only is still possible.
             Err(_) if displaced.is_some() && entry.is_posting() => entry.never_around = true,
-            Err(_) => entry.jump = Jump::Impossible,
+            Err(_) => entry.optprobe = Optprobe::Impossible,
         }
         true
     }
@@ -222,16 +229,16 @@ impl State {
             return false;
         };
         let fits = entry.fits();
-        match entry.jump.take() {
-            Jump::Ready(detour) if fits => {
+        match entry.optprobe.take() {
+            Optprobe::Ready(detour) if fits => {
                 let since = detour.publish(text);
-                entry.jump = Jump::Waiting(detour, since);
+                entry.optprobe = Optprobe::Waiting(detour, since);
                 entry.set_optimized(true, locked);
                 self.detours = self.detours.saturating_add(1);
                 true
             }
             other => {
-                entry.jump = other;
+                entry.optprobe = other;
                 false
             }
         }
@@ -248,22 +255,22 @@ impl State {
                     break;
                 }
                 let is_due =
-                    matches!(&entry.jump, Jump::Waiting(_, since) if since.is_over(waited));
+                    matches!(&entry.optprobe, Optprobe::Waiting(_, since) if since.is_over(waited));
                 if !is_due || !matches!(entry.breakpoint, Breakpoint::Armed(_)) {
                     continue;
                 }
                 left -= 1;
                 let now = core::mem::replace(&mut entry.breakpoint, Breakpoint::Jumped);
-                (entry.breakpoint, entry.jump) = match (now, entry.jump.take()) {
-                    (Breakpoint::Armed(site), Jump::Waiting(detour, since)) => {
+                (entry.breakpoint, entry.optprobe) = match (now, entry.optprobe.take()) {
+                    (Breakpoint::Armed(site), Optprobe::Waiting(detour, since)) => {
                         match detour.enter(site, since, waited, batch) {
-                            Ok(site) => (Breakpoint::Jumped, Jump::Placed(detour, site)),
+                            Ok(site) => (Breakpoint::Jumped, Optprobe::Placed(detour, site)),
                             // The code is about to be freed, or something else has patched it.
                             Err(site) => {
                                 entry.point.set_detour(None);
                                 entry.set_optimized(false, locked);
                                 *detours = detours.saturating_sub(1);
-                                (Breakpoint::Armed(site), Jump::Ready(detour))
+                                (Breakpoint::Armed(site), Optprobe::Ready(detour))
                             }
                         }
                     }

@@ -6,10 +6,10 @@
 //!
 //! 1. `can_optimize.rs` finds that a jump may stand there. A detour is made, and every CPU is told
 //!    of its code. Hits of the breakpoint resume in the detour's copies of the instructions
-//!    ([`Jump::Waiting`]). So no task enters the bytes that the jump is going to cover.
+//!    ([`Optprobe::Waiting`]). So no task enters the bytes that the jump is going to cover.
 //! 2. The worker waits for a grace period of RCU tasks, without a lock. After it no task is in
 //!    those bytes.
-//! 3. If nothing has changed by then, the jump is placed ([`Jump::Placed`]).
+//! 3. If nothing has changed by then, the jump is placed ([`Optprobe::Placed`]).
 //!
 //! `optimize.rs` does that, `unoptimize.rs` removes jumps. This file has their state.
 //!
@@ -20,7 +20,7 @@
 //! - the first post-handler, which needs another detour,
 //! - no enabled probe.
 //!
-//! The detour is kept for the next time ([`Jump::Ready`]).
+//! The detour is kept for the next time ([`Optprobe::Ready`]).
 //!
 //! After the last probe is unregistered, the jump stays until a work item removes many of them
 //! together.
@@ -43,7 +43,7 @@ use crate::raw::grace_period::Since;
 pub(crate) const AT_ONCE: usize = 64;
 
 /// State of a point's jump.
-pub(crate) enum Jump {
+pub(crate) enum Optprobe {
     /// Not analysed yet.
     Unknown,
     /// No jump is possible.
@@ -55,20 +55,20 @@ pub(crate) enum Jump {
     /// The jump is placed.
     Placed(Detour, JumpedSite),
     /// A breakpoint is in the place of the jump's first byte. Only while `text_mutex` is held.
-    Leaving(Detour, StoppedSite),
+    Unoptimizing(Detour, StoppedSite),
     /// The bytes that the jump covered are restored, but not every CPU has been told. Only while
     /// `text_mutex` is held.
     Restored(Detour),
 }
 
-impl Jump {
+impl Optprobe {
     pub(crate) fn detour(&self) -> Option<&Detour> {
         match self {
             Self::Unknown | Self::Impossible => None,
             Self::Ready(detour)
             | Self::Waiting(detour, _)
             | Self::Placed(detour, _)
-            | Self::Leaving(detour, _)
+            | Self::Unoptimizing(detour, _)
             | Self::Restored(detour) => Some(detour),
         }
     }
@@ -84,7 +84,7 @@ impl Jump {
         match self {
             Self::Waiting(detour, _)
             | Self::Placed(detour, _)
-            | Self::Leaving(detour, _)
+            | Self::Unoptimizing(detour, _)
             | Self::Restored(detour) => detour.displaced(),
             Self::Unknown | Self::Impossible | Self::Ready(_) => 0,
         }
@@ -99,8 +99,8 @@ impl Jump {
 /// first of them.
 pub(crate) const READY: usize = 16;
 
-/// Progress of `registry::optimise()` through all points.
-pub(crate) struct Pass {
+/// Progress of `registry::optimize()` through all points.
+pub(crate) struct OptimizerPass {
     /// First address that was not looked at yet.
     pub(crate) next: usize,
     /// The addresses of points with new detours; the first `count` are valid.
@@ -108,7 +108,7 @@ pub(crate) struct Pass {
     pub(crate) count: usize,
 }
 
-impl Pass {
+impl OptimizerPass {
     pub(crate) fn new() -> Self {
         Self {
             next: 0,

@@ -17,8 +17,8 @@ use crate::raw::grace_period::TasksPeriod;
 use crate::raw::kprobe::flags;
 use crate::raw::mutex::Locked;
 use crate::registered_point::Breakpoint;
-use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
+use crate::registered_point::RegisteredPoint;
 use crate::registry::State;
 
 impl State {
@@ -81,7 +81,7 @@ impl State {
     }
 
     /// Removes a point's own address from the lookup map.
-    fn hide(&mut self, entry: &mut PointEntry) {
+    fn hide(&mut self, entry: &mut RegisteredPoint) {
         let [own, ..] = &mut entry.removed;
         *own = self.maps.points.remove(entry.point.address);
     }
@@ -111,7 +111,7 @@ impl State {
         for probe in entry.point.probes.iter(locked) {
             probe.set_flags(probe.flags() & !flags::OPTIMIZED | flags::GONE);
         }
-        entry.point.probes.note_alone(locked);
+        entry.point.probes.update_single(locked);
         self.hide(&mut entry);
         // The breakpoint and the jump are freed with the code.
         entry.breakpoint = Breakpoint::None;
@@ -125,7 +125,7 @@ impl State {
     pub(crate) fn clear(&mut self, locked: &Locked) -> bool {
         // No more jumps are placed.
         self.enabled = false;
-        self.leave_all(&mut TextLock::new(), locked);
+        self.unoptimize_all(&mut TextLock::new(), locked);
         if self.detours != 0 {
             return false;
         }

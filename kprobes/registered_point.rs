@@ -14,9 +14,9 @@ use kernel::sync::Arc;
 use crate::error::Error;
 use crate::ftrace_probes::FtraceMode;
 use crate::insn_copy::InsnCopy;
-use crate::optprobe::Jump;
+use crate::optprobe::Optprobe;
 use crate::raw::detour::Detour;
-use crate::raw::detour::Kind;
+use crate::raw::detour::DetourKind;
 use crate::raw::detour::DETOUR_ADDRESSES;
 use crate::raw::grace_period::GracePeriod;
 use crate::raw::kprobe::flags;
@@ -67,20 +67,20 @@ pub(crate) enum Breakpoint {
 }
 
 /// A point, with its memory.
-pub(crate) struct PointEntry {
+pub(crate) struct RegisteredPoint {
     pub(crate) point: Arc<Point>,
     pub(crate) code: InsnCopy,
     pub(crate) breakpoint: Breakpoint,
-    pub(crate) jump: Jump,
+    pub(crate) optprobe: Optprobe,
     /// A detour for the other kind of handlers (pre-handlers only, or also post-handlers). Tasks
     /// may still be in it.
     pub(crate) spare: Option<Detour>,
     /// No jump is possible while a probe has a post-handler.
     pub(crate) never_around: bool,
-    /// The last probe is unregistered, and `leave_idle()` has to remove the jump.
+    /// The last probe is unregistered, and `unoptimize_idle()` has to remove the jump.
     pub(crate) idle: bool,
     /// The log has the message that something else has changed the jump.
-    pub(crate) told: bool,
+    pub(crate) warned: bool,
     /// The mode in which ftrace calls the engine from the site.
     pub(crate) called: Option<FtraceMode>,
     /// The point cannot be hit yet: it is part of a batch that is being prepared.
@@ -88,12 +88,12 @@ pub(crate) struct PointEntry {
     /// The map entries that were removed: of its own address, then of its copies.
     pub(crate) removed: [Option<Removed<Point>>; 1 + SLOT_ADDRESSES],
     /// The next in its [`PointList`].
-    pub(crate) next: Option<KBox<PointEntry>>,
+    pub(crate) next: Option<KBox<RegisteredPoint>>,
 }
 
 /// A list of points, to which a point can be added without memory.
 pub(crate) struct PointList {
-    first: Option<KBox<PointEntry>>,
+    first: Option<KBox<RegisteredPoint>>,
 }
 
 impl PointList {
@@ -105,12 +105,12 @@ impl PointList {
         self.first.is_none()
     }
 
-    pub(crate) fn push(&mut self, mut entry: KBox<PointEntry>) {
+    pub(crate) fn push(&mut self, mut entry: KBox<RegisteredPoint>) {
         entry.next = self.first.take();
         self.first = Some(entry);
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &PointEntry> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RegisteredPoint> {
         core::iter::successors(self.first.as_deref(), |entry| entry.next.as_deref())
     }
 
@@ -127,9 +127,9 @@ impl PointList {
 
 /// Removes the points from the list, one by one.
 impl Iterator for PointList {
-    type Item = KBox<PointEntry>;
+    type Item = KBox<RegisteredPoint>;
 
-    fn next(&mut self) -> Option<KBox<PointEntry>> {
+    fn next(&mut self) -> Option<KBox<RegisteredPoint>> {
         let mut entry = self.first.take()?;
         self.first = entry.next.take();
         Some(entry)
@@ -143,7 +143,7 @@ impl Drop for PointList {
     }
 }
 
-impl PointEntry {
+impl RegisteredPoint {
     pub(crate) fn has_enabled(&self, locked: &Locked) -> bool {
         self.point.probes.iter(locked).any(Kprobe::is_enabled)
     }
@@ -156,13 +156,13 @@ impl PointEntry {
     /// Returns true if the detour, if there is one, calls the kinds of handlers that the probes
     /// have.
     pub(crate) fn fits(&self) -> bool {
-        let detour = self.jump.detour();
+        let detour = self.optprobe.detour();
         detour.is_none_or(|detour| self.suits(detour))
     }
 
     /// Returns true if a detour calls the kinds of handlers that the probes have.
     pub(crate) fn suits(&self, detour: &Detour) -> bool {
-        (detour.kind() != Kind::Before) == self.is_posting()
+        (detour.kind() != DetourKind::Before) == self.is_posting()
     }
 
     /// Shows clients whether a jump is in the place of their probes, or about to be placed.
@@ -175,9 +175,9 @@ impl PointEntry {
 
     /// Returns the bytes that the breakpoint or jump has replaced.
     pub(crate) fn replaced(&self) -> &[u8] {
-        match (&self.breakpoint, &self.jump) {
+        match (&self.breakpoint, &self.optprobe) {
             (Breakpoint::Armed(_), _) => core::slice::from_ref(&self.code.original),
-            (Breakpoint::Jumped, Jump::Placed(_, site)) => site.original(),
+            (Breakpoint::Jumped, Optprobe::Placed(_, site)) => site.original(),
             _ => &[],
         }
     }
@@ -185,16 +185,16 @@ impl PointEntry {
     /// Returns the addresses by which the point is found, except its own; 0 is none.
     pub(crate) fn slot_addresses(&self) -> [usize; SLOT_ADDRESSES] {
         let point = &self.point;
-        let [a, b, c, d, e] = self.jump.addresses();
+        let [a, b, c, d, e] = self.optprobe.addresses();
         let spare = self.spare.as_ref();
         let [f, g, h, i, j] = spare.map_or([0; DETOUR_ADDRESSES], Detour::addresses);
         [
             point.copy,
             point.copy_end(),
-            point.after.load(),
-            point.after_end(),
-            point.after_return(),
-            point.apart.access(),
+            point.post_copy.load(),
+            point.post_copy_end(),
+            point.post_copy_return(),
+            point.stub.access(),
             a,
             b,
             c,
@@ -247,7 +247,7 @@ impl PointEntry {
 /// Writes the code that a probe needs and its point does not have. The caller has to call
 /// [`publish`]. Returns true if there was some.
 pub(crate) fn write(
-    entry: &mut PointEntry,
+    entry: &mut RegisteredPoint,
     probe: Kprobe<'_>,
     text: &mut TextLock,
 ) -> Result<bool, Error> {
@@ -265,7 +265,7 @@ pub(crate) fn write(
 /// maps.
 pub(crate) fn publish(
     maps: &mut PointMaps,
-    entry: &mut PointEntry,
+    entry: &mut RegisteredPoint,
     probe: Kprobe<'_>,
     text: &mut TextLock,
     locked: &Locked,

@@ -20,7 +20,7 @@ use kernel::sync::Arc;
 use crate::error::Error;
 use crate::error::RefusedLog;
 use crate::ftrace_probes::FtraceCalls;
-use crate::optprobe::Pass;
+use crate::optprobe::OptimizerPass;
 use crate::probe_address::Permit;
 use crate::raw::grace_period;
 use crate::raw::grace_period::GracePeriod;
@@ -32,18 +32,18 @@ use crate::raw::module_notifier;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::optimizer_work;
 use crate::raw::probe_point::Point;
-use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
 use crate::registered_point::PointMaps;
+use crate::registered_point::RegisteredPoint;
 
 /// Number of jumps to remove at once, with the same synchronisations.
-const LEAVING: usize = 1024;
+const UNOPTIMIZE_MAX: usize = 1024;
 
 /// State of the engine.
 pub(crate) struct State {
     pub(crate) maps: PointMaps,
     /// By address.
-    pub(crate) points: RBTree<usize, KBox<PointEntry>>,
+    pub(crate) points: RBTree<usize, KBox<RegisteredPoint>>,
     /// By the address of the `struct kprobe`.
     pub(crate) probes: RBTree<usize, Arc<Point>>,
     /// Points in code that was freed; their probes may still be registered.
@@ -62,13 +62,13 @@ pub(crate) struct State {
     /// Breakpoints are enabled globally.
     pub(crate) enabled: bool,
     /// Jump optimization is on.
-    pub(crate) optimises: bool,
-    /// There may be points to optimize, and `registry::optimise()` is going to look for them.
-    pub(crate) jumps_due: bool,
+    pub(crate) is_optimizing: bool,
+    /// There may be points to optimize, and `registry::optimize()` is going to look for them.
+    pub(crate) optimizer_due: bool,
     /// Its progress.
-    pub(crate) pass: Option<Pass>,
+    pub(crate) pass: Option<OptimizerPass>,
     /// There was no memory for one of the detours.
-    pub(crate) jumps_failed: bool,
+    pub(crate) detours_failed: bool,
     /// Points without probes and with jumps to remove may be at this address or above.
     pub(crate) idle_from: Option<usize>,
     /// Number of points that use a detour.
@@ -76,7 +76,7 @@ pub(crate) struct State {
     /// The latest refused probes.
     pub(crate) refused: RefusedLog,
     /// Room for addresses of points with jumps to remove.
-    pub(crate) leaving: KVVec<usize>,
+    pub(crate) unoptimizing: KVVec<usize>,
 }
 
 impl State {
@@ -94,14 +94,14 @@ impl State {
             called: 0,
             list: KVVec::new(),
             enabled: true,
-            optimises: true,
-            jumps_due: false,
+            is_optimizing: true,
+            optimizer_due: false,
             pass: None,
-            jumps_failed: false,
+            detours_failed: false,
             idle_from: None,
             detours: 0,
             refused: RefusedLog::default(),
-            leaving: KVVec::with_capacity(LEAVING, GFP_KERNEL)?,
+            unoptimizing: KVVec::with_capacity(UNOPTIMIZE_MAX, GFP_KERNEL)?,
         })
     }
 
@@ -154,7 +154,7 @@ pub(crate) fn start() -> Result {
 /// Removes all probes, also those that clients have left registered. Waits until no task is in
 /// their copies, and until no debugger has a breakpoint in one of their jumps.
 pub(crate) fn stop() {
-    let mut told = false;
+    let mut warned = false;
     let mut stopped = loop {
         let mut guard = STATE.lock();
         let (engine, locked) = guard.split();
@@ -163,7 +163,7 @@ pub(crate) fn stop() {
             break engine.take();
         }
         drop(guard);
-        if !core::mem::replace(&mut told, true) {
+        if !core::mem::replace(&mut warned, true) {
             pr_warn!("the engine goes when the jumps that somebody has changed are as they were\n");
         }
         module_notifier::doze();
@@ -323,7 +323,7 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
 
 /// Optimizes: replaces breakpoints by jumps where that is possible. Holds no lock while it waits
 /// for all tasks.
-pub(crate) fn optimise() {
+pub(crate) fn optimize() {
     while prepare_jumps() {
         let waited = TasksPeriod::wait();
         while place_some(&waited) {}
@@ -331,15 +331,15 @@ pub(crate) fn optimise() {
 }
 
 /// Removes the jumps of unregistered probes. Waits for no task.
-pub(crate) fn leave_idle() {
-    while leave_some() {}
+pub(crate) fn unoptimize_idle() {
+    while unoptimize_some() {}
 }
 
 /// Removes some of these jumps. Returns true if there may be more.
-fn leave_some() -> bool {
+fn unoptimize_some() -> bool {
     let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
-    engine.as_mut().is_some_and(|e| e.leave_idle(locked))
+    engine.as_mut().is_some_and(|e| e.unoptimize_idle(locked))
 }
 
 /// Makes detours, a few at a time. Returns true if jumps to some of them are due after a grace
@@ -370,16 +370,21 @@ fn place_some(waited: &TasksPeriod) -> bool {
 }
 
 /// Returns true if jump optimization is on.
-pub(crate) fn wants_jumps() -> bool {
-    STATE.lock().split().0.as_ref().is_some_and(|e| e.optimises)
+pub(crate) fn is_optimizing() -> bool {
+    STATE
+        .lock()
+        .split()
+        .0
+        .as_ref()
+        .is_some_and(|e| e.is_optimizing)
 }
 
 /// Switches jump optimization on, which places jumps soon, or off, which removes all of them now.
-pub(crate) fn want_jumps(on: bool) {
+pub(crate) fn set_optimizing(on: bool) {
     let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
-    if let Some(engine) = engine.as_mut().filter(|e| e.optimises != on) {
-        engine.set_optimises(on, locked);
+    if let Some(engine) = engine.as_mut().filter(|e| e.is_optimizing != on) {
+        engine.set_optimizing(on, locked);
         pr_info!(
             "kprobe jump-optimization is {}\n",
             if on { "enabled" } else { "disabled" }

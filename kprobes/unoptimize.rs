@@ -19,33 +19,33 @@ use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;
 
 use crate::error::Error;
-use crate::optprobe::Jump;
+use crate::optprobe::Optprobe;
 use crate::optprobe::AT_ONCE;
 use crate::raw::detour::Detour;
-use crate::raw::detour::Kind;
+use crate::raw::detour::DetourKind;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
 use crate::raw::optimizer_work;
 use crate::registered_point::Breakpoint;
-use crate::registered_point::PointEntry;
+use crate::registered_point::RegisteredPoint;
 use crate::registry::State;
 
-impl PointEntry {
+impl RegisteredPoint {
     /// Makes hits of the breakpoint execute the instruction without the detour.
     fn unpublish(&mut self, detour: Detour, locked: &Locked) {
         self.point.set_detour(None);
         self.set_optimized(false, locked);
-        self.jump = Jump::Ready(detour);
+        self.optprobe = Optprobe::Ready(detour);
     }
 
     /// Returns true if the jump must be removed before this probe is registered.
     fn is_disturbed(&self, probe: Kprobe<'_>) -> bool {
-        let covered = self.jump.displaces();
+        let covered = self.optprobe.displaces();
         if self.point.address != probe.address() {
             return self.point.address.saturating_add(covered) > probe.address();
         }
-        let kind = self.jump.detour().map(Detour::kind);
-        let is_before = kind == Some(Kind::Before);
+        let kind = self.optprobe.detour().map(Detour::kind);
+        let is_before = kind == Some(DetourKind::Before);
         let is_more = probe.has_post() && is_before;
         // The first probe after the last was unregistered.
         let is_less = self.point.probes.is_empty()
@@ -55,14 +55,14 @@ impl PointEntry {
 
     /// Returns true if the point has a jump and no probes: the jump may stay for a while.
     fn may_idle(&self) -> bool {
-        matches!(self.jump, Jump::Placed(..)) && self.point.probes.is_empty()
+        matches!(self.optprobe, Optprobe::Placed(..)) && self.point.probes.is_empty()
     }
 }
 
 impl State {
     /// Removes the jumps at these addresses, and cancels those that wait to be placed. Hits use
     /// breakpoints afterwards. A jump that something else has changed stays.
-    pub(crate) fn leave(
+    pub(crate) fn unoptimize(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
         text: &mut TextLock,
@@ -73,25 +73,25 @@ impl State {
             let Some(entry) = self.points.get_mut(&address) else {
                 continue;
             };
-            match entry.jump.take() {
-                Jump::Placed(detour, site) => match site.stop(text) {
+            match entry.optprobe.take() {
+                Optprobe::Placed(detour, site) => match site.stop(text) {
                     Ok(site) => {
-                        entry.jump = Jump::Leaving(detour, site);
+                        entry.optprobe = Optprobe::Unoptimizing(detour, site);
                         any = true;
                     }
                     Err(site) => {
-                        entry.jump = Jump::Placed(detour, site);
-                        optimizer_work::keep();
-                        if !core::mem::replace(&mut entry.told, true) {
+                        entry.optprobe = Optprobe::Placed(detour, site);
+                        optimizer_work::pin_module();
+                        if !core::mem::replace(&mut entry.warned, true) {
                             pr_warn!("somebody has changed the jump at {}\n", Shown(address));
                         }
                     }
                 },
-                Jump::Waiting(detour, _) => {
+                Optprobe::Waiting(detour, _) => {
                     entry.unpublish(detour, locked);
                     self.detours = self.detours.saturating_sub(1);
                 }
-                other => entry.jump = other,
+                other => entry.optprobe = other,
             }
         }
         if !any {
@@ -102,12 +102,12 @@ impl State {
             let Some(entry) = self.points.get_mut(&address) else {
                 continue;
             };
-            match entry.jump.take() {
-                Jump::Leaving(detour, site) => {
+            match entry.optprobe.take() {
+                Optprobe::Unoptimizing(detour, site) => {
                     entry.breakpoint = Breakpoint::Armed(site.restore(text));
-                    entry.jump = Jump::Restored(detour);
+                    entry.optprobe = Optprobe::Restored(detour);
                 }
-                other => entry.jump = other,
+                other => entry.optprobe = other,
             }
         }
         text.sync();
@@ -116,19 +116,19 @@ impl State {
             let Some(entry) = self.points.get_mut(&address) else {
                 continue;
             };
-            match entry.jump.take() {
-                Jump::Restored(detour) => {
+            match entry.optprobe.take() {
+                Optprobe::Restored(detour) => {
                     entry.unpublish(detour, locked);
                     self.detours = self.detours.saturating_sub(1);
                 }
-                other => entry.jump = other,
+                other => entry.optprobe = other,
             }
         }
     }
 
     /// Removes the jumps at these addresses that have no enabled probes, or detours that do not
     /// fit.
-    pub(crate) fn leave_unwanted(
+    pub(crate) fn unoptimize_unwanted(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
         text: &mut TextLock,
@@ -138,12 +138,12 @@ impl State {
             return;
         }
         // Removing some does not change which of the others are unwanted.
-        let mut list = core::mem::take(&mut self.leaving);
+        let mut list = core::mem::take(&mut self.unoptimizing);
         list.clear();
         for address in addresses {
             let entry = self.points.get(&address);
             let unwanted = entry.is_some_and(|entry| {
-                entry.jump.displaces() != 0
+                entry.optprobe.displaces() != 0
                     && !(entry.has_enabled(locked) && entry.fits())
                     && !entry.may_idle()
             });
@@ -152,19 +152,19 @@ impl State {
             }
             if list.push_within_capacity(address).is_err() {
                 // The list is full: remove these first.
-                self.leave(list.iter().copied(), text, locked);
+                self.unoptimize(list.iter().copied(), text, locked);
                 list.clear();
                 if list.push_within_capacity(address).is_err() {
-                    self.leave(core::iter::once(address), text, locked);
+                    self.unoptimize(core::iter::once(address), text, locked);
                 }
             }
         }
-        self.leave(list.iter().copied(), text, locked);
-        self.leaving = list;
+        self.unoptimize(list.iter().copied(), text, locked);
+        self.unoptimizing = list;
     }
 
     /// Removes all jumps.
-    pub(crate) fn leave_all(&mut self, text: &mut TextLock, locked: &Locked) {
+    pub(crate) fn unoptimize_all(&mut self, text: &mut TextLock, locked: &Locked) {
         let mut from = 0;
         while self.detours != 0 {
             let mut list = [0; AT_ONCE];
@@ -172,7 +172,7 @@ impl State {
             while let (Some(to), Some(address)) = (list.get_mut(len), self.next_point(from)) {
                 from = address.wrapping_add(1);
                 let entry = self.points.get(&address);
-                if entry.is_some_and(|entry| entry.jump.displaces() != 0) {
+                if entry.is_some_and(|entry| entry.optprobe.displaces() != 0) {
                     *to = address;
                     len += 1;
                 }
@@ -181,7 +181,7 @@ impl State {
                 break;
             }
             let list = list.get(..len).unwrap_or(&[]);
-            self.leave(list.iter().copied(), text, locked);
+            self.unoptimize(list.iter().copied(), text, locked);
         }
     }
 
@@ -189,7 +189,7 @@ impl State {
     /// probe's address whose detour is not enough for it.
     ///
     /// Errors: -ENOMEM; -EILSEQ if a debugger has changed one.
-    pub(crate) fn leave_disturbed(
+    pub(crate) fn unoptimize_disturbed(
         &mut self,
         probes: &[Kprobe<'_>],
         locked: &Locked,
@@ -211,7 +211,7 @@ impl State {
         }
         if !list.is_empty() {
             let mut text = TextLock::new();
-            self.leave(list.iter().copied(), &mut text, locked);
+            self.unoptimize(list.iter().copied(), &mut text, locked);
         }
         match list.iter().any(|at| self.is_jumped(*at)) {
             true => Err(Error::Debugged),
@@ -222,16 +222,16 @@ impl State {
     /// Returns true if a jump is at this address.
     pub(crate) fn is_jumped(&self, address: usize) -> bool {
         let entry = self.points.get(&address);
-        entry.is_some_and(|entry| matches!(entry.jump, Jump::Placed(..)))
+        entry.is_some_and(|entry| matches!(entry.optprobe, Optprobe::Placed(..)))
     }
 
     /// Forgets the jump of a point before its code is freed.
-    pub(crate) fn abandon_jump(&mut self, entry: &mut PointEntry) {
-        if entry.jump.displaces() != 0 {
+    pub(crate) fn abandon_jump(&mut self, entry: &mut RegisteredPoint) {
+        if entry.optprobe.displaces() != 0 {
             self.detours = self.detours.saturating_sub(1);
         }
-        entry.jump = match entry.jump.take() {
-            Jump::Waiting(detour, _) | Jump::Placed(detour, _) => Jump::Ready(detour),
+        entry.optprobe = match entry.optprobe.take() {
+            Optprobe::Waiting(detour, _) | Optprobe::Placed(detour, _) => Optprobe::Ready(detour),
             other => other,
         };
     }
@@ -258,16 +258,16 @@ impl State {
     /// Schedules the work item if it has jumps to remove.
     pub(crate) fn want_idle(&self) {
         if self.idle_from.is_some() {
-            optimizer_work::leave_idle_soon();
+            optimizer_work::schedule_unoptimize();
         }
     }
 
     /// Removes some of those jumps, and their points. Returns true if there may be more.
-    pub(crate) fn leave_idle(&mut self, locked: &Locked) -> bool {
+    pub(crate) fn unoptimize_idle(&mut self, locked: &Locked) -> bool {
         let Some(mut from) = self.idle_from.take() else {
             return false;
         };
-        let mut list = core::mem::take(&mut self.leaving);
+        let mut list = core::mem::take(&mut self.unoptimizing);
         list.clear();
         while let Some(address) = self.next_point(from) {
             if self.is_idle(address) {
@@ -279,7 +279,7 @@ impl State {
             from = address.wrapping_add(1);
         }
         let mut text = TextLock::new();
-        self.leave(list.iter().copied(), &mut text, locked);
+        self.unoptimize(list.iter().copied(), &mut text, locked);
         let mut changed = false;
         for address in list.iter() {
             if let Some(entry) = self.points.get_mut(address) {
@@ -298,9 +298,9 @@ impl State {
         }
         if !list.is_empty() {
             // Neighbours may have waited for the removal of these.
-            self.want_jumps();
+            self.kick_optimizer();
         }
-        self.leaving = list;
+        self.unoptimizing = list;
         self.want_grace_period();
         self.idle_from.is_some()
     }

@@ -44,25 +44,25 @@ void ferro_kprobe_walk_after(struct kprobe *p, struct pt_regs *regs, unsigned lo
 bool ferro_kprobe_has_smap(void);
 /* Returns the number of bits of an address that count, 48 or 57. In engine.c. */
 u8 ferro_kprobe_address_bits(void);
-/* Calls ferro_kprobes_optimise() soon, in a work item. In engine.c. Context: process. */
-void ferro_kprobes_optimise_soon(void);
-/* Calls ferro_kprobes_optimise() a second later, in a work item. In engine.c. */
-void ferro_kprobes_optimise_later(void);
-/* Calls ferro_kprobes_leave_idle() soon, in another work item. In engine.c. Context: process. */
-void ferro_kprobes_leave_idle_soon(void);
+/* Calls ferro_kprobes_optimize() soon, in a work item. In engine.c. Context: process. */
+void ferro_kprobes_optimize_soon(void);
+/* Calls ferro_kprobes_optimize() a second later, in a work item. In engine.c. */
+void ferro_kprobes_optimize_later(void);
+/* Calls ferro_kprobes_unoptimize_idle() soon, in another work item. In engine.c. Context: process. */
+void ferro_kprobes_unoptimize_idle_soon(void);
 /* Prevents the removal of the module. In engine.c. */
 void ferro_kprobes_keep(void);
 /* Cancels both work items, and waits until neither runs. In engine.c. Context: process. */
-void ferro_kprobes_optimise_cancel(void);
+void ferro_kprobes_optimize_cancel(void);
 /* Adds the sysctl that switches jump optimization. Returns 0 or a negative errno. In engine.c. */
 int ferro_kprobes_sysctl_add(void);
 void ferro_kprobes_sysctl_remove(void);
 
 /* exports.rs. Context: process. */
-void ferro_kprobes_optimise(void);
-void ferro_kprobes_leave_idle(void);
-bool ferro_kprobes_wants_jumps(void);
-void ferro_kprobes_want_jumps(bool on);
+void ferro_kprobes_optimize(void);
+void ferro_kprobes_unoptimize_idle(void);
+bool ferro_kprobes_is_optimizing(void);
+void ferro_kprobes_set_optimizing(bool on);
 #endif
 
 #endif /* _FERROTRACE_KPROBES_DETOUR_H */

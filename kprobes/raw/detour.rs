@@ -112,9 +112,9 @@ fn has_smap() -> bool {
 /// Number of [`Detour::addresses`].
 pub(crate) const DETOUR_ADDRESSES: usize = 5;
 
-/// Kind of a detour: which handlers it calls, and how the first instruction is executed.
+/// DetourKind of a detour: which handlers it calls, and how the first instruction is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DetourKind {
     /// Pre-handlers, then the copy of the instruction.
     Before,
     /// Pre- and post-handlers; between them the copy runs with the registers saved.
@@ -123,7 +123,7 @@ pub(crate) enum Kind {
     Instead,
 }
 
-/// Addresses of the code that only [`Kind::Around`] has; 0 is none.
+/// Addresses of the code that only [`DetourKind::Around`] has; 0 is none.
 #[derive(Clone, Copy, Default)]
 struct Around {
     /// Return addresses of the calls after the first instruction: a branch has one for each way.
@@ -145,7 +145,7 @@ pub(crate) struct Detour {
     slot: Slot,
     point: Arc<Point>,
     written: usize,
-    kind: Kind,
+    kind: DetourKind,
     copies: usize,
     around: Around,
     /// Number of bytes of the function that it replaces.
@@ -162,7 +162,7 @@ impl Detour {
     pub(crate) fn new(
         point: &Arc<Point>,
         displaced: &Displaced,
-        kind: Kind,
+        kind: DetourKind,
     ) -> Result<Self, CodeError> {
         let mut result = Err(CodeError::OutOfReach);
         for size in SIZES {
@@ -179,7 +179,7 @@ impl Detour {
         size: usize,
         point: &Arc<Point>,
         displaced: &Displaced,
-        kind: Kind,
+        kind: DetourKind,
     ) -> Result<Self, CodeError> {
         let mut code = KVec::from_elem(BREAKPOINT, size, GFP_KERNEL)?;
         let mut expected = KVec::new();
@@ -187,7 +187,7 @@ impl Detour {
             expected.extend_from_slice(insn.bytes(), GFP_KERNEL)?;
         }
         let mut slot = exec_pool::alloc(size, User::Detours).map_err(|_| CodeError::NoMemory)?;
-        let mut to = Cursor {
+        let mut to = CodeWriter {
             code: &mut code,
             len: 0,
             at: slot.address(),
@@ -230,7 +230,7 @@ impl Detour {
     }
 
     /// Returns the kind of the detour.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> DetourKind {
         self.kind
     }
 
@@ -261,8 +261,8 @@ impl Detour {
             text.sync();
         }
         self.point.parts.store(self.resume.word());
-        self.point.stop.store(self.slot.address());
-        if self.kind == Kind::Around {
+        self.point.substitute.store(self.slot.address());
+        if self.kind == DetourKind::Around {
             self.point.within.store(self.around.within);
             self.point.rest.store(self.around.rest);
         }
@@ -290,7 +290,7 @@ impl Detour {
         // except the first of them. Since `publish()` tasks that hit the breakpoint do not enter
         // them either. Every task that was among them, or in a copy that leads there, has left: a
         // grace period of RCU tasks has passed. The engine has no other point there:
-        // `leave_disturbed()` restores the site before one is made. By the type invariant the
+        // `unoptimize_disturbed()` restores the site before one is made. By the type invariant the
         // detour does what the instructions do, after the handlers that their breakpoint calls. The
         // registry keeps the detour, with its point, until the tasks in it have left.
         unsafe { site.jump(self.slot.address().wrapping_add(1), &self.expected, batch) }
@@ -343,20 +343,20 @@ pub(crate) fn with_detour<R>(
 }
 
 /// Writer of a detour's code.
-struct Cursor<'a> {
+struct CodeWriter<'a> {
     code: &'a mut [u8],
     len: usize,
     at: usize,
 }
 
-impl Cursor<'_> {
+impl CodeWriter<'_> {
     /// Writes a detour. Returns the address of the copies of all displaced instructions, and the
     /// addresses of a detour with post-handlers.
     fn put_detour(
         &mut self,
         point: &Arc<Point>,
         displaced: &Displaced,
-        kind: Kind,
+        kind: DetourKind,
     ) -> Option<(usize, Around)> {
         // The substitute breakpoint.
         self.put(&[BREAKPOINT])?;
@@ -366,20 +366,20 @@ impl Cursor<'_> {
         // such code.
         let is_watched = symbols::is_core_text(point.address);
         let called = match (kind, is_watched) {
-            (Kind::Before, true) => ferro_kprobe_detour_watched,
-            (Kind::Around, true) => ferro_kprobe_detour_around_watched,
-            (Kind::Instead, true) => ferro_kprobe_detour_instead_watched,
-            (Kind::Before, false) => ferro_kprobe_detour,
-            (Kind::Around, false) => ferro_kprobe_detour_around,
-            (Kind::Instead, false) => ferro_kprobe_detour_instead,
+            (DetourKind::Before, true) => ferro_kprobe_detour_watched,
+            (DetourKind::Around, true) => ferro_kprobe_detour_around_watched,
+            (DetourKind::Instead, true) => ferro_kprobe_detour_instead_watched,
+            (DetourKind::Before, false) => ferro_kprobe_detour,
+            (DetourKind::Around, false) => ferro_kprobe_detour_around,
+            (DetourKind::Instead, false) => ferro_kprobe_detour_instead,
         };
         self.branch(0xe8, called as *const () as usize)?;
         let mut around = Around::default();
         match kind {
-            Kind::Before => self.put_exit(0)?,
-            Kind::Around => self.put_around(point, displaced, &mut around)?,
+            DetourKind::Before => self.put_exit(0)?,
+            DetourKind::Around => self.put_around(point, displaced, &mut around)?,
             // `optprobe_template.S` resumes where the registers say.
-            Kind::Instead => (),
+            DetourKind::Instead => (),
         }
         let copies = self.here();
         self.extend(|to, out| displaced.relocate(to, out))?;

@@ -129,18 +129,18 @@ u8 ferro_kprobe_address_bits(void)
 	return boot_cpu_has(X86_FEATURE_LA57) ? 57 : 48;
 }
 
-static void optimise(struct work_struct *work)
+static void run_optimizer(struct work_struct *work)
 {
-	ferro_kprobes_optimise();
+	ferro_kprobes_optimize();
 }
 
-static DECLARE_DELAYED_WORK(optimise_work, optimise);
+static DECLARE_DELAYED_WORK(optimize_work, run_optimizer);
 
 /* In ticks. Probes mostly arrive in numbers: all within this time share a grace period. */
-#define OPTIMISE_DELAY 2
+#define OPTIMIZE_DELAY 2
 
 /* The work waits for every task, which may take long. */
-void ferro_kprobes_optimise_soon(void)
+void ferro_kprobes_optimize_soon(void)
 {
 	/*
 	 * optprobe_template.S may return when the flags are those of the probed code, and a return
@@ -154,25 +154,25 @@ void ferro_kprobes_optimise_soon(void)
 	 */
 	if (IS_ENABLED(CONFIG_FINEIBT))
 		return;
-	queue_delayed_work(system_dfl_long_wq, &optimise_work, OPTIMISE_DELAY);
+	queue_delayed_work(system_dfl_long_wq, &optimize_work, OPTIMIZE_DELAY);
 }
 
-void ferro_kprobes_optimise_later(void)
+void ferro_kprobes_optimize_later(void)
 {
-	queue_delayed_work(system_dfl_long_wq, &optimise_work, HZ);
+	queue_delayed_work(system_dfl_long_wq, &optimize_work, HZ);
 }
 
-static void leave_idle(struct work_struct *work)
+static void run_unoptimizer(struct work_struct *work)
 {
-	ferro_kprobes_leave_idle();
+	ferro_kprobes_unoptimize_idle();
 }
 
-static DECLARE_DELAYED_WORK(leave_idle_work, leave_idle);
+static DECLARE_DELAYED_WORK(unoptimize_idle_work, run_unoptimizer);
 
 /* A work item of its own: a task that does not sleep delays the one above. */
-void ferro_kprobes_leave_idle_soon(void)
+void ferro_kprobes_unoptimize_idle_soon(void)
 {
-	queue_delayed_work(system_dfl_wq, &leave_idle_work, OPTIMISE_DELAY);
+	queue_delayed_work(system_dfl_wq, &unoptimize_idle_work, OPTIMIZE_DELAY);
 }
 
 void ferro_kprobes_keep(void)
@@ -185,33 +185,33 @@ void ferro_kprobes_keep(void)
 	kept = true;
 }
 
-void ferro_kprobes_optimise_cancel(void)
+void ferro_kprobes_optimize_cancel(void)
 {
 	/* This one may queue the other. */
-	cancel_delayed_work_sync(&leave_idle_work);
-	cancel_delayed_work_sync(&optimise_work);
+	cancel_delayed_work_sync(&unoptimize_idle_work);
+	cancel_delayed_work_sync(&optimize_work);
 }
 
 #ifdef CONFIG_SYSCTL
 static DEFINE_MUTEX(sysctl_mutex);
-static int wants_jumps;
+static int optimizing;
 
 static int set_optimization(const struct ctl_table *table, int write, void *buffer, size_t *length, loff_t *ppos)
 {
 	int error;
 
 	guard(mutex)(&sysctl_mutex);
-	wants_jumps = ferro_kprobes_wants_jumps();
+	optimizing = ferro_kprobes_is_optimizing();
 	error = proc_dointvec_minmax(table, write, buffer, length, ppos);
 	if (write && !error)
-		ferro_kprobes_want_jumps(wants_jumps);
+		ferro_kprobes_set_optimizing(optimizing);
 	return error;
 }
 
 static const struct ctl_table sysctls[] = {
 	{
 		.procname	= "kprobes-optimization",
-		.data		= &wants_jumps,
+		.data		= &optimizing,
 		.maxlen		= sizeof(int),
 		.mode		= 0644,
 		.proc_handler	= set_optimization,

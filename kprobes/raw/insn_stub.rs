@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Generated code that executes a point's instruction within the trap: `insn_stub_call.S`.
+//! Generated code that executes a point's instruction within the trap (`insn_stub_call.S`), and what
+//! copies of instructions need of the CPU.
 //!
 //! Contexts: making it process, sleeps; running it the trap, also within NMIs.
 
@@ -24,10 +25,12 @@ use super::trap_frame::Trap;
 use super::trap_frame::SHORT_OFFSETS;
 
 extern "C" {
+    /// `post_trampoline.S`
+    fn ferro_kprobe_post_trampoline();
     /// `insn_stub_call.S`
-    fn ferro_kprobe_apart(regs: *mut bindings::pt_regs, code: c_ulong) -> c_ulong;
+    fn ferro_kprobe_insn_stub(regs: *mut bindings::pt_regs, code: c_ulong) -> c_ulong;
     /// `insn_stub_call.S`
-    fn ferro_kprobe_apart_done();
+    fn ferro_kprobe_insn_stub_done();
     /// `detour.h`
     fn ferro_kprobe_address_bits() -> u8;
 }
@@ -57,15 +60,15 @@ const SAVED: Saved = Saved {
 ///
 /// # Invariants
 ///
-/// `code` is 0, or the address of the code that [`Apart::write`] has written for the instruction of
+/// `code` is 0, or the address of the code that [`InsnStub::write`] has written for the instruction of
 /// the point that this is part of, whose registry entry has it; every CPU has been told since.
-pub(crate) struct Runner {
+pub(crate) struct StubRunner {
     code: Word,
     access: Word,
     failed: Word,
 }
 
-impl Runner {
+impl StubRunner {
     /// Creates the runner of a point without such code.
     pub(crate) const fn new() -> Self {
         // INVARIANT: 0.
@@ -102,7 +105,7 @@ impl Runner {
         // entry with the code, in a read-side section of RCU.
         // The code changes the registers there, and of its own those that the function has saved or
         // may change.
-        code != 0 && unsafe { ferro_kprobe_apart(trap.as_ptr(), code as c_ulong) } == 0
+        code != 0 && unsafe { ferro_kprobe_insn_stub(trap.as_ptr(), code as c_ulong) } == 0
     }
 }
 
@@ -112,14 +115,14 @@ impl Runner {
 ///
 /// If `written` is `Some`, the code of the instruction is in the slot since there have been so many
 /// synchronisations of the CPUs.
-pub(crate) struct Apart {
+pub(crate) struct InsnStub {
     slot: Slot,
     access: usize,
     failed: usize,
     written: Option<usize>,
 }
 
-impl Apart {
+impl InsnStub {
     /// Allocates the code of an instruction at `at`, with a copy at `copy`. Returns `None` if the
     /// instruction cannot be executed like this. Instructions that access memory can only if
     /// `memory` is true.
@@ -162,13 +165,13 @@ impl Apart {
             // SAFETY: The function only reads a feature of the CPU.
             address_bits: unsafe { ferro_kprobe_address_bits() },
         };
-        let done = ferro_kprobe_apart_done as *const () as u64;
-        let apart = write_apart(insn, at as u64, &SAVED, platform, to as u64, done, out)?;
-        let access = apart.access.map_or(0, |access| to.wrapping_add(access));
-        Some((apart.len, (access, to.wrapping_add(apart.failed))))
+        let done = ferro_kprobe_insn_stub_done as *const () as u64;
+        let stub = write_apart(insn, at as u64, &SAVED, platform, to as u64, done, out)?;
+        let access = stub.access.map_or(0, |access| to.wrapping_add(access));
+        Some((stub.len, (access, to.wrapping_add(stub.failed))))
     }
 
-    /// Writes the code, for the instruction that [`Apart::new`] got.
+    /// Writes the code, for the instruction that [`InsnStub::new`] got.
     pub(crate) fn write(
         &mut self,
         insn: &Insn,
@@ -190,7 +193,7 @@ impl Apart {
     /// Makes the runner of the point use the code, if it has been written. A trap calls the code
     /// without a return from an exception before it. So every CPU is synchronised first, unless
     /// that was done since. Otherwise it could execute the slot's earlier contents.
-    pub(crate) fn tell(&self, runner: &Runner, text: &mut TextLock) {
+    pub(crate) fn tell(&self, runner: &StubRunner, text: &mut TextLock) {
         let Some(written) = self.written else {
             return;
         };
@@ -203,8 +206,23 @@ impl Apart {
         runner.code.store(self.slot.address());
     }
 
-    /// Returns [`Runner::access`].
+    /// Returns [`StubRunner::access`].
     pub(crate) fn access(&self) -> usize {
         self.access
     }
+}
+
+/// Returns the address that a copy calls when it has run, or `None` if copies have to stop at a
+/// breakpoint on this CPU.
+pub(crate) fn post_trampoline() -> Option<usize> {
+    // SAFETY: The function only reads a parameter of the module and features of the CPU.
+    let must_stop = unsafe { bindings::ferro_kprobe_must_stop() };
+    (!must_stop).then_some(ferro_kprobe_post_trampoline as *const () as usize)
+}
+
+/// Returns true if a CPU may return from a breakpoint to a copy without serialising, and execute
+/// the slot's earlier contents.
+pub(crate) fn returns_early() -> bool {
+    // SAFETY: The function only reads a parameter of the module and a feature of the CPU.
+    unsafe { bindings::ferro_kprobe_returns_early() }
 }

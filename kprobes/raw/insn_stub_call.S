@@ -11,7 +11,7 @@
 	.section .kprobes.text, "ax"
 
 /* Gets struct pt_regs and the code. Returns 0 if the code has executed the instruction. */
-SYM_CODE_START(ferro_kprobe_apart)
+SYM_CODE_START(ferro_kprobe_insn_stub)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_UNDEFINED
 	pushq	%rbx
@@ -21,10 +21,10 @@ SYM_CODE_START(ferro_kprobe_apart)
 	pushq	%r14
 	pushq	%r15
 	JMP_NOSPEC rsi
-SYM_CODE_END(ferro_kprobe_apart)
+SYM_CODE_END(ferro_kprobe_insn_stub)
 
 /* The code ends with a jump here. */
-SYM_CODE_START(ferro_kprobe_apart_done)
+SYM_CODE_START(ferro_kprobe_insn_stub_done)
 	/* Its address is taken for the distance of direct jumps. */
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_UNDEFINED
@@ -35,4 +35,4 @@ SYM_CODE_START(ferro_kprobe_apart_done)
 	popq	%rbp
 	popq	%rbx
 	RET
-SYM_CODE_END(ferro_kprobe_apart_done)
+SYM_CODE_END(ferro_kprobe_insn_stub_done)

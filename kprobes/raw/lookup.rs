@@ -300,12 +300,12 @@ impl ProbeList {
         // SAFETY: A live word, which only the holder of the mutex stores; readers see the probe
         // when it is complete.
         unsafe { shared_word::store_release(self.first.get(), list) };
-        self.note_alone(locked);
+        self.update_single(locked);
     }
 
     /// Updates `before` and `around`, also after a probe was enabled or disabled. Readers of the
     /// old values still find probes that were in the chain.
-    pub(crate) fn note_alone(&self, locked: &Locked) {
+    pub(crate) fn update_single(&self, locked: &Locked) {
         let mut probes = self.iter(locked);
         let first = probes.next().filter(|_| probes.next().is_none());
         let alone = first.filter(|probe| probe.is_enabled());
@@ -351,7 +351,7 @@ impl ProbeList {
         // INVARIANT: The chain continues after it.
         // SAFETY: A live word, see above, which only the holder of the mutex stores.
         unsafe { shared_word::store_release(link, next) };
-        self.note_alone(locked);
+        self.update_single(locked);
         probe.set_listed(false);
     }
 }

@@ -5,7 +5,6 @@
 mod alu;
 pub(crate) mod detour;
 pub(crate) mod die_notifier;
-pub(crate) mod extable;
 pub(crate) mod ftrace_sites;
 pub(crate) mod grace_period;
 pub(crate) mod insn_stub;
@@ -16,7 +15,6 @@ pub(crate) mod map_writer;
 pub(crate) mod module_notifier;
 pub(crate) mod mutex;
 pub(crate) mod optimizer_work;
-pub(crate) mod post_copy;
 pub(crate) mod probe_point;
 pub(crate) mod trap_frame;
 pub(crate) mod trap_hooks;

@@ -18,14 +18,14 @@ use kernel::prelude::*;
 /// # Invariants
 ///
 /// The module is there for `'a`.
-pub(crate) struct Going<'a> {
+pub(crate) struct UnloadingCode<'a> {
     module: NonNull<bindings::module>,
     /// True if the whole module is freed.
     pub(crate) is_whole: bool,
     _module: PhantomData<&'a bindings::module>,
 }
 
-impl Going<'_> {
+impl UnloadingCode<'_> {
     /// Returns true if an address is in code that will be freed.
     pub(crate) fn has_code(&self, at: usize) -> bool {
         let module = self.module.as_ptr();
@@ -59,7 +59,7 @@ pub(crate) fn doze() {
 /// `Builder::register()`.
 pub(crate) fn register(
     name: &CStr,
-    goes: fn(&Going<'_>),
+    going: fn(&UnloadingCode<'_>),
 ) -> Result<Registered<ModuleEvent>, ferro_gkhi::Error> {
     Registered::<ModuleEvent>::builder(name)
         .pinned()
@@ -72,7 +72,7 @@ pub(crate) fn register(
             };
             if let (Some(module), Some(is_whole)) = (NonNull::new(module), is_whole) {
                 // INVARIANT: The hook passes a module that is there until the exit returns.
-                goes(&Going {
+                going(&UnloadingCode {
                     module,
                     is_whole,
                     _module: PhantomData,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The work items for `registry::optimise()` and `registry::leave_idle()`, by way of `engine.c` and
+//! The work items for `registry::optimize()` and `registry::unoptimize_idle()`, by way of `engine.c` and
 //! `exports.rs`, and the sysctl `debug.kprobes-optimization`.
 //!
 //! Contexts: process.
@@ -11,13 +11,13 @@ use kernel::prelude::*;
 
 extern "C" {
     /// `detour.h`
-    fn ferro_kprobes_optimise_soon();
+    fn ferro_kprobes_optimize_soon();
     /// `detour.h`
-    fn ferro_kprobes_optimise_later();
+    fn ferro_kprobes_optimize_later();
     /// `detour.h`
-    fn ferro_kprobes_leave_idle_soon();
+    fn ferro_kprobes_unoptimize_idle_soon();
     /// `detour.h`
-    fn ferro_kprobes_optimise_cancel();
+    fn ferro_kprobes_optimize_cancel();
     /// `detour.h`
     fn ferro_kprobes_keep();
     /// `detour.h`
@@ -26,29 +26,29 @@ extern "C" {
     fn ferro_kprobes_sysctl_remove();
 }
 
-/// Schedules `registry::optimise()` soon. [`cancel`] has to follow the last call.
-pub(crate) fn call_soon() {
+/// Schedules `registry::optimize()` soon. [`cancel`] has to follow the last call.
+pub(crate) fn schedule() {
     // SAFETY: It can be called in any context that can take a spin lock. The work item runs code of
     // this module, which waits for it before it is unloaded: `registry::stop()` calls `cancel()`
     // when no caller can find the engine.
-    unsafe { ferro_kprobes_optimise_soon() };
+    unsafe { ferro_kprobes_optimize_soon() };
 }
 
-/// Schedules `registry::optimise()` later, when there may be memory.
-pub(crate) fn call_later() {
-    // SAFETY: As for `call_soon()`.
-    unsafe { ferro_kprobes_optimise_later() };
+/// Schedules `registry::optimize()` later, when there may be memory.
+pub(crate) fn schedule_later() {
+    // SAFETY: As for `schedule()`.
+    unsafe { ferro_kprobes_optimize_later() };
 }
 
-/// Schedules `registry::leave_idle()` soon, even while `registry::optimise()` waits for every task.
+/// Schedules `registry::unoptimize_idle()` soon, even while `registry::optimize()` waits for every task.
 /// [`cancel`] waits for it, too.
-pub(crate) fn leave_idle_soon() {
-    // SAFETY: As for `call_soon()`.
-    unsafe { ferro_kprobes_leave_idle_soon() };
+pub(crate) fn schedule_unoptimize() {
+    // SAFETY: As for `schedule()`.
+    unsafe { ferro_kprobes_unoptimize_idle_soon() };
 }
 
 /// Keeps a modular engine loaded permanently: some code leads to it, and cannot be changed.
-pub(crate) fn keep() {
+pub(crate) fn pin_module() {
     // SAFETY: This is code of the module, so that it is there.
     unsafe { ferro_kprobes_keep() };
 }
@@ -56,7 +56,7 @@ pub(crate) fn keep() {
 /// Cancels both, and waits until neither runs. Sleeps.
 pub(crate) fn cancel() {
     // SAFETY: It can be called in any context that can sleep.
-    unsafe { ferro_kprobes_optimise_cancel() };
+    unsafe { ferro_kprobes_optimize_cancel() };
 }
 
 /// The registered sysctl. The module's object owns it, so that the sysctl is unregistered before

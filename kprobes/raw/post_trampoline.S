@@ -21,7 +21,7 @@
 
 	.section .kprobes.text, "ax"
 
-SYM_CODE_START(ferro_kprobe_after)
+SYM_CODE_START(ferro_kprobe_post_trampoline)
 	/* Its address is taken for the distance of direct calls. */
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_UNDEFINED
@@ -41,4 +41,4 @@ SYM_CODE_START(ferro_kprobe_after)
 	leaq	8(%rsp), %rsp
 	UNWIND_HINT_IRET_REGS
 	iretq
-SYM_CODE_END(ferro_kprobe_after)
+SYM_CODE_END(ferro_kprobe_post_trampoline)

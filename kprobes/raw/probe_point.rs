@@ -25,7 +25,7 @@ use ferro_core::insn::Compute;
 use ferro_core::insn::Emulation;
 use ferro_sys::sync::shared_word::Word;
 
-use super::insn_stub::Runner;
+use super::insn_stub::StubRunner;
 use super::lookup::AddressMap;
 use super::lookup::ProbeList;
 
@@ -62,16 +62,16 @@ pub(crate) struct Point {
     /// Executes a copied instruction within the trap if a probe has a post-handler.
     pub(crate) in_trap: Option<Compute>,
     /// Executes other instructions within the trap, by generated code.
-    pub(crate) apart: Runner,
+    pub(crate) stub: StubRunner,
     /// 1 if a probe has a post-handler, otherwise 0.
     pub(crate) has_post: Word,
     /// Address of the copy, or 0.
     pub(crate) copy: usize,
     /// Address of the copy that calls the post-handlers, or 0.
-    pub(crate) after: Word,
+    pub(crate) post_copy: Word,
     /// A breakpoint follows the copy at `after`, not a call: where its length could be misjudged,
     /// and on CPUs without `post_trampoline.S`.
-    pub(crate) after_stops: bool,
+    pub(crate) post_copy_stops: bool,
     /// Address where hits without post-handlers resume, or 0 if the instruction is emulated.
     pub(crate) onward: Word,
     /// Copies of the instruction and of the others which a jump covers, or is about to, as
@@ -86,7 +86,7 @@ pub(crate) struct Point {
     /// Address of the copies of the other instructions that run after that, or 0. Never reset.
     pub(crate) rest: Word,
     /// Address of a substitute breakpoint, or 0.
-    pub(crate) stop: Word,
+    pub(crate) substitute: Word,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they
     /// are.
     pub(crate) sees_interrupts: bool,
@@ -101,17 +101,17 @@ impl Point {
             next,
             execution,
             in_trap: None,
-            apart: Runner::new(),
+            stub: StubRunner::new(),
             has_post: Word::new(0),
             copy,
-            after: Word::new(0),
-            after_stops: false,
+            post_copy: Word::new(0),
+            post_copy_stops: false,
             onward: Word::new(onward(&execution, address, copy)),
             detour: Word::new(0),
             parts: Word::new(0),
             within: Word::new(0),
             rest: Word::new(0),
-            stop: Word::new(0),
+            substitute: Word::new(0),
             sees_interrupts: false,
         }
     }
@@ -127,17 +127,17 @@ impl Point {
     }
 
     /// Returns the address of the breakpoint after the copy at `after`, or 0 if a call is there.
-    pub(crate) fn after_end(&self) -> usize {
-        match self.after.load() {
-            after if after != 0 && self.after_stops => after.wrapping_add(self.len()),
+    pub(crate) fn post_copy_end(&self) -> usize {
+        match self.post_copy.load() {
+            after if after != 0 && self.post_copy_stops => after.wrapping_add(self.len()),
             _ => 0,
         }
     }
 
     /// Returns the return address of the call after the copy at `after`, or 0 if there is none.
-    pub(crate) fn after_return(&self) -> usize {
-        match self.after.load() {
-            after if after != 0 && !self.after_stops => {
+    pub(crate) fn post_copy_return(&self) -> usize {
+        match self.post_copy.load() {
+            after if after != 0 && !self.post_copy_stops => {
                 after.wrapping_add(self.len()).wrapping_add(BRANCH)
             }
             _ => 0,

@@ -14,6 +14,7 @@ use ferro_core::insn::Arithmetic;
 use ferro_core::insn::Fault;
 use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
+use ferro_kprobes_builtin::raw::extable;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::sync::shared_word;
 use kernel::bindings;
@@ -138,7 +139,7 @@ fn is_kernel(address: u64) -> bool {
 }
 
 /// Makes a fault at label 2 resume at label 3.
-macro_rules! extable {
+macro_rules! resume_at_3 {
     () => {
         concat!(
             ".pushsection __ex_table, \"aM\", @progbits, 12\n",
@@ -186,7 +187,7 @@ impl Machine for Trap {
                 // resume after the load, with `failed` still set. The address is one for which
                 // faults are looked up in exception tables (`is_kernel()`).
                 unsafe {
-                    asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
+                    asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", resume_at_3!(),
                         value = out(reg) value, address = in(reg) address,
                         failed = inout(reg) 1 => failed,
                         default = const bindings::EX_TYPE_DEFAULT, options(nostack))
@@ -219,7 +220,7 @@ impl Machine for Trap {
                 // below that code's stack pointer, is left out above. If nothing is there, the
                 // exception table makes the fault resume after the store, with `failed` still set.
                 unsafe {
-                    asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
+                    asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", resume_at_3!(),
                         value = in(reg) value, address = in(reg) address,
                         failed = inout(reg) 1 => failed,
                         default = const bindings::EX_TYPE_DEFAULT, options(nostack))
@@ -253,4 +254,16 @@ impl Machine for Trap {
         unsafe { shared_word::store_release(address as usize as *mut u64, value) };
         Ok(())
     }
+}
+
+/// Applies the exception table to a fault of a probed instruction. The caller has restored the
+/// instruction pointer to the instruction's address.
+///
+/// Returns true if the table has an entry, where execution then resumes. For traps other than page
+/// faults: the kernel looks up those itself.
+pub(crate) fn fix_up(regs: &mut Regs, trapnr: usize) -> bool {
+    // SAFETY: `hit.rs` has the registers of a fault of a copy, and has restored the instruction
+    // pointer to the probed instruction: the kernel would do the same with the table's entry for
+    // that address.
+    unsafe { extable::fix_up(regs, trapnr) }
 }
