@@ -21,7 +21,6 @@ use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Mutex;
 
-use crate::file::Contents;
 use crate::file::File;
 use crate::file::FileRef;
 use crate::raw::tree::Id;
@@ -88,7 +87,7 @@ struct Open {
 
 enum What {
     /// A file of one name, with its contents after the first read.
-    File(FileRef, Option<Contents>),
+    File(FileRef, Option<KVVec<u8>>),
     Reset,
     /// The file with all counters.
     All(Dump),
@@ -101,24 +100,15 @@ impl Open {
     }
 }
 
-impl Drop for What {
-    fn drop(&mut self) {
-        if let Self::File(_, Some(contents)) = self {
-            let contents = core::mem::take(contents);
-            registry::leave_spare(contents.into_spare());
-        }
-    }
-}
-
 impl NodeOps for Open {
     fn read(&self, to: &mut UserDst) -> Result {
         match &mut *self.what.lock() {
             What::File(file, contents) => {
                 let contents = match contents {
                     Some(contents) => contents,
-                    None => contents.insert(file.contents(registry::take_spare())?),
+                    None => contents.insert(file.contents()?),
                 };
-                to.copy_at_position(contents.as_slice())
+                to.copy_at_position(contents)
             }
             What::All(dump) => dump.read(to),
             // Reads as empty, so that a recursive copy does not fail.

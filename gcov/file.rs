@@ -58,49 +58,6 @@ fn buffer(len: usize) -> Result<KVVec<u8>> {
     Ok(KVVec::zeroed(len, GFP_KERNEL | __GFP_NOWARN)?)
 }
 
-/// Contents of a file.
-#[derive(Default)]
-pub(crate) struct Contents {
-    /// Longer than the contents.
-    bytes: KVVec<u8>,
-    len: usize,
-}
-
-impl Contents {
-    /// Writes the current counters of an object. Uses `spare` as the buffer if it is large enough.
-    fn of(object: &Loaded, spare: KVVec<u8>) -> Result<Self> {
-        let max_len = object.max_len();
-        let mut bytes = match spare.len() < max_len {
-            true => buffer(max_len)?,
-            false => spare,
-        };
-        let len = object.write(&mut bytes)?;
-        Ok(Self { bytes, len })
-    }
-
-    /// Returns the bytes.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-
-    /// Returns the buffer for reuse.
-    pub(crate) fn into_spare(self) -> KVVec<u8> {
-        self.bytes
-    }
-
-    fn exactly(mut self) -> KVVec<u8> {
-        self.bytes.truncate(self.len);
-        self.bytes
-    }
-}
-
-impl From<KVVec<u8>> for Contents {
-    fn from(bytes: KVVec<u8>) -> Self {
-        let len = bytes.len();
-        Self { bytes, len }
-    }
-}
-
 /// Copies bytes.
 fn copy_of(bytes: &[u8]) -> Result<KVVec<u8>> {
     let mut copy = KVVec::new();
@@ -110,7 +67,10 @@ fn copy_of(bytes: &[u8]) -> Result<KVVec<u8>> {
 
 /// Returns the current contents of an object's file.
 fn contents_of(object: &Loaded) -> Result<KVVec<u8>> {
-    Ok(Contents::of(object, KVVec::new())?.exactly())
+    let mut bytes = buffer(object.max_len())?;
+    let len = object.write(&mut bytes)?;
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 fn push_all(to: &mut KVVec<u64>, values: impl Iterator<Item = u64>) -> Result {
@@ -295,18 +255,14 @@ impl File {
         self.state.lock().loaded.pop()
     }
 
-    /// Returns the current contents. Uses `spare` if it is large enough.
+    /// Returns the current contents.
     ///
     /// Errors: -ENODEV if the module is unloaded, -ENOMEM.
-    pub(crate) fn contents(&self, spare: KVVec<u8>) -> Result<Contents> {
+    pub(crate) fn contents(&self) -> Result<KVVec<u8>> {
         let State { loaded, kept } = &mut *self.state.lock();
         let Some(first) = loaded.first() else {
-            let kept = kept.as_ref().ok_or(ENODEV)?;
-            return Ok(copy_of(kept)?.into());
+            return copy_of(kept.as_ref().ok_or(ENODEV)?);
         };
-        if kept.is_none() && loaded.others().is_empty() {
-            return Contents::of(first, spare);
-        }
         let mut bytes = contents_of(first)?;
         if let Some(older) = kept {
             match merged(older, &bytes)? {
@@ -325,7 +281,7 @@ impl File {
                 }
             }
         }
-        Ok(bytes.into())
+        Ok(bytes)
     }
 
     /// Appends the counters to `to` and returns their number.
@@ -340,12 +296,11 @@ impl File {
             }
         }
         drop(state);
-        let contents = self.contents(KVVec::new())?;
-        let bytes = contents.as_slice();
-        let added = if is_profile(bytes) {
-            push_all(to, profile_counters(bytes).ok_or(EIO)?)
+        let bytes = self.contents()?;
+        let added = if is_profile(&bytes) {
+            push_all(to, profile_counters(&bytes).ok_or(EIO)?)
         } else {
-            let gcda = Gcda::parse(bytes).map_err(|_| EIO)?;
+            let gcda = Gcda::parse(&bytes).map_err(|_| EIO)?;
             let sets = gcda.functions().flat_map(|function| function.sets());
             push_all(to, sets.flat_map(|set| set.values()))
         };

@@ -4,8 +4,8 @@
 //!
 //! - a file for each object name, in directories as the name has them, with a link to the
 //!   compiler's notes next to the file;
-//! - a profile for the image and for each module with instrumented Rust code, whose notes are in
-//!   the module's own file;
+//! - a profile for the image and for each module with instrumented Rust code; the notes are in the
+//!   module's own file;
 //! - `reset`;
 //! - `vmlinux` with all counters.
 //!

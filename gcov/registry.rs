@@ -48,9 +48,6 @@ struct Engine {
     leaving: bool,
     /// A removed file may still be in the dentry cache.
     stale: bool,
-    /// Buffer for the contents of the next file: readers usually read many files one after the
-    /// other.
-    spare: KVVec<u8>,
 }
 
 static ENGINE: StaticMutex<Option<Engine>> = static_mutex!(ferro_gcov_mutex, None);
@@ -77,7 +74,6 @@ pub(crate) fn start(persist: bool) -> Result {
         persist,
         leaving: false,
         stale: false,
-        spare: KVVec::new(),
     });
     Ok(())
 }
@@ -160,25 +156,6 @@ pub(crate) fn files_from(
         }
     }
     Ok(None)
-}
-
-/// Largest spare buffer, in bytes.
-const MAX_SPARE: usize = 1 << 14;
-
-/// Returns the spare buffer, which may be empty.
-pub(crate) fn take_spare() -> KVVec<u8> {
-    let mut guard = ENGINE.lock();
-    let spare = guard.as_mut().map(|engine| &mut engine.spare);
-    spare.map(core::mem::take).unwrap_or_default()
-}
-
-/// Keeps a buffer as the spare one if it is larger and not above [`MAX_SPARE`].
-pub(crate) fn leave_spare(buffer: KVVec<u8>) {
-    if let Some(engine) = ENGINE.lock().as_mut() {
-        if (engine.spare.len() + 1..=MAX_SPARE).contains(&buffer.len()) {
-            engine.spare = buffer;
-        }
-    }
 }
 
 /// Resets a file and removes it if none of its objects is loaded.

@@ -18,10 +18,10 @@ pub(crate) trait Taker {
     /// Offers an existing object. Returns true if it is taken.
     fn object(object: Candidate) -> bool;
 
-    /// Removes a module whose objects may have been taken after the exit heard of its unloading.
+    /// Removes the objects of a module that were taken after the exit heard of its unloading.
     fn gone(module: ModuleId);
 
-    /// Keeps the contents of the file `filename`, whose objects were unloaded.
+    /// Keeps the contents of the file `filename`; its objects were unloaded.
     fn kept(filename: &[u8], gcda: &[u8]);
 
     /// Returns the next object to give back.
