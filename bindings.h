@@ -11,7 +11,7 @@
 #include "dprobes/raw/bindings.h"
 #include "fast_relay/raw/bindings.h"
 #include "ftrace_tramp/raw/bindings.h"
-#include "gcov/bindings.h"
+#include "gcov/raw/bindings.h"
 #include "klog/raw/bindings.h"
 #include "kprobes/raw/bindings.h"
 #include "relay/api/raw/bindings.h"

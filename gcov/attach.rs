@@ -12,38 +12,38 @@ use crate::debugfs;
 use crate::raw::hooks::Exits;
 use crate::raw::hooks::Offer;
 use crate::raw::object::Candidate;
-use crate::raw::object::Loaded;
+use crate::raw::object::Object;
 use crate::raw::owner::ModuleId;
-use crate::raw::takeover::hand_over;
+use crate::raw::takeover::give_back;
 use crate::raw::takeover::persists;
-use crate::raw::takeover::take_back;
-use crate::raw::takeover::Taker;
-use crate::raw::tree::Shown;
+use crate::raw::takeover::take_over;
+use crate::raw::takeover::Receiver;
+use crate::raw::tree::DebugfsTree;
 use crate::registry;
 
 /// The engine, attached to the kernel's hook points. Gives all objects back when dropped.
 pub(crate) struct Attached {
-    /// Set until the drop, as is `shown`.
+    /// Set until the drop, as is `tree`.
     exits: Option<Exits>,
-    shown: Option<Shown>,
+    tree: Option<DebugfsTree>,
 }
 
 struct Engine;
 
-impl Taker for Engine {
+impl Receiver for Engine {
     fn object(object: Candidate) -> bool {
-        registry::arrive(object) == Offer::Done
+        registry::take(object) == Offer::Done
     }
 
     fn gone(module: ModuleId) {
-        registry::going(module);
+        registry::module_going(module);
     }
 
     fn kept(filename: &[u8], gcda: &[u8]) {
         registry::keep(filename, gcda);
     }
 
-    fn next() -> Option<Loaded> {
+    fn next() -> Option<Object> {
         registry::give_back()
     }
 }
@@ -57,15 +57,15 @@ impl Attached {
     pub(crate) fn new(persist: Option<bool>) -> Result<Self> {
         registry::start(persist.unwrap_or_else(persists))?;
         // The exits first, then the existing objects: none is missed, and none is offered twice.
-        let exits = Exits::new(c"rust_gcov", registry::arrive, registry::going)
+        let exits = Exits::new(c"rust_gcov", registry::take, registry::module_going)
             .inspect_err(|_| registry::stop())?;
-        hand_over::<Engine>(&exits);
+        take_over::<Engine>(&exits);
         // If this fails, the drop gives back the objects that were taken over.
         let mut attached = Self {
             exits: Some(exits),
-            shown: None,
+            tree: None,
         };
-        attached.shown = debugfs::show()?;
+        attached.tree = debugfs::show()?;
         Ok(attached)
     }
 }
@@ -73,9 +73,9 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         // The registry refuses new objects after this.
-        registry::leave();
-        drop(self.shown.take());
-        take_back::<Engine>();
+        registry::begin_detach();
+        drop(self.tree.take());
+        give_back::<Engine>();
         drop(self.exits.take());
         registry::stop();
     }

@@ -23,10 +23,10 @@ use kernel::sync::Mutex;
 
 use crate::file::File;
 use crate::file::FileRef;
+use crate::raw::tree::DebugfsTree;
+use crate::raw::tree::DirEntry;
 use crate::raw::tree::Id;
-use crate::raw::tree::Listed;
 use crate::raw::tree::Node;
-use crate::raw::tree::Shown;
 use crate::raw::tree::Source;
 use crate::registry;
 
@@ -42,7 +42,7 @@ impl Source for Files {
         registry::with_tree(|tree| tree.lookup(dir, name))?
     }
 
-    fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool) {
+    fn list(dir: Id, position: u64, f: impl FnMut(DirEntry<'_>) -> bool) {
         registry::with_tree(|tree| tree.list(dir, position, f));
     }
 
@@ -66,8 +66,8 @@ impl Source for Files {
 ///
 /// Errors: -EEXIST if debugfs `gcov/` already exists, -ENOMEM. A missing debugfs is no error:
 /// returns `None`.
-pub(crate) fn show() -> Result<Option<Shown>> {
-    match Shown::new::<Files>() {
+pub(crate) fn show() -> Result<Option<DebugfsTree>> {
+    match DebugfsTree::new::<Files>() {
         Err(error) if error == EPERM || error == ENODEV => {
             pr_warn!("no debugfs, and so no files\n");
             Ok(None)

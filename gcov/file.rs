@@ -6,7 +6,7 @@
 //! again. The file has the sum of their counters, as far as they are of one compilation: the
 //! compilation of the first object.
 //!
-//! Contexts: process; sleeps. Locks: the file's mutex, then a home's.
+//! Contexts: process; sleeps. Locks: the file's mutex, then an owner's.
 #![deny(unsafe_code)]
 
 use ferro_core::gcov::is_profile;
@@ -23,8 +23,8 @@ use kernel::sync::Mutex;
 
 use crate::objects::Objects;
 use crate::raw::object::Build;
-use crate::raw::object::Loaded;
 use crate::raw::object::Name;
+use crate::raw::object::Object;
 use crate::raw::owner::ModuleId;
 
 /// A counted reference to a file.
@@ -66,7 +66,7 @@ fn copy_of(bytes: &[u8]) -> Result<KVVec<u8>> {
 }
 
 /// Returns the current contents of an object's file.
-fn contents_of(object: &Loaded) -> Result<KVVec<u8>> {
+fn contents_of(object: &Object) -> Result<KVVec<u8>> {
     let mut bytes = buffer(object.max_len())?;
     let len = object.write(&mut bytes)?;
     bytes.truncate(len);
@@ -147,17 +147,17 @@ impl File {
         BStr::from_bytes(&self.name)
     }
 
-    /// Adds an object, unless it is there already: the profile of a module that is loaded while the
-    /// engine takes over is offered twice. Errors: -ENOMEM.
-    pub(crate) fn add(&self, object: Loaded) -> Result {
+    /// Adds an object, unless the file has it already: the profile of a module being loaded while
+    /// the engine takes over is offered twice. Errors: -ENOMEM.
+    pub(crate) fn add(&self, object: Object) -> Result {
         let mut state = self.state.lock();
-        let is_same = |other: &Loaded| other.is_profile() && other.module() == object.module();
+        let is_same = |other: &Object| other.is_profile() && other.module() == object.module();
         if object.is_profile() && state.loaded.iter().any(is_same) {
             return Ok(());
         }
         state.loaded.push(object)?;
-        let first = state.loaded.first().map(Loaded::build);
-        let new = state.loaded.others().last().map(Loaded::build);
+        let first = state.loaded.first().map(Object::build);
+        let new = state.loaded.others().last().map(Object::build);
         if new.is_some() && new != first {
             pr_warn!(
                 "{}: another build of it is loaded; its data are shown when that has gone\n",
@@ -205,7 +205,7 @@ impl File {
     }
 
     /// Removes the objects of a module being unloaded; keeps their counters if `persist`.
-    pub(crate) fn going(&self, module: ModuleId, persist: bool) -> Left {
+    pub(crate) fn module_going(&self, module: ModuleId, persist: bool) -> Left {
         let mut state = self.state.lock();
         while let Some(index) = state.loaded.find(module) {
             if persist {
@@ -251,7 +251,7 @@ impl File {
     }
 
     /// Removes an object and returns it, to give it back.
-    pub(crate) fn pop(&self) -> Option<Loaded> {
+    pub(crate) fn pop(&self) -> Option<Object> {
         self.state.lock().loaded.pop()
     }
 
@@ -313,7 +313,7 @@ impl File {
     /// Sets all counters to 0 and drops the kept contents.
     pub(crate) fn reset(&self) -> Left {
         let mut state = self.state.lock();
-        state.loaded.iter().for_each(Loaded::reset);
+        state.loaded.iter().for_each(Object::reset);
         state.kept = None;
         state.left()
     }

@@ -29,8 +29,8 @@ use crate::paths::stem;
 use crate::paths::NOTES;
 use crate::raw::object::PROFILE;
 use crate::raw::takeover::object_tree;
+use crate::raw::tree::DirEntry;
 use crate::raw::tree::Id;
-use crate::raw::tree::Listed;
 use crate::raw::tree::Node;
 
 /// Longest name of a file or directory.
@@ -207,7 +207,7 @@ impl Tree {
     }
 
     /// Calls `f` with the entries of a directory from a position on, until it returns false.
-    pub(crate) fn list(&self, dir: Id, position: u64, mut f: impl FnMut(Listed<'_>) -> bool) {
+    pub(crate) fn list(&self, dir: Id, position: u64, mut f: impl FnMut(DirEntry<'_>) -> bool) {
         let Some(dir) = self.dirs.get(&dir) else {
             return;
         };
@@ -220,7 +220,7 @@ impl Tree {
                 true => Node::Dir(child.id),
                 false => Node::File(child.id),
             };
-            let itself = Listed {
+            let itself = DirEntry {
                 node,
                 position: first,
                 name: [name, b""],
@@ -230,7 +230,7 @@ impl Tree {
             }
             // A link has the position after its file's.
             let has_link = child.id.is_file() && self.has_link(dir, index, name);
-            let link = Listed {
+            let link = DirEntry {
                 node: Node::Link(child.id),
                 position: first | 1,
                 name: [stem(name), NOTES],

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! List of the objects with one name. It is optimized for one object; further ones are allocated
+//! List of the objects with one name. Optimized for one object; further ones are allocated
 //! separately.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
 
-use crate::raw::object::Loaded;
+use crate::raw::object::Object;
 use crate::raw::owner::ModuleId;
 
 /// Objects in the order of their arrival.
 #[derive(Default)]
 pub(crate) struct Objects {
-    first: Option<Loaded>,
+    first: Option<Object>,
     /// `None` if there is no first one.
-    others: Option<KBox<KVec<Loaded>>>,
+    others: Option<KBox<KVec<Object>>>,
 }
 
 impl Objects {
     /// Returns the first object.
-    pub(crate) fn first(&self) -> Option<&Loaded> {
+    pub(crate) fn first(&self) -> Option<&Object> {
         self.first.as_ref()
     }
 
     /// Returns all objects except the first.
-    pub(crate) fn others(&self) -> &[Loaded] {
+    pub(crate) fn others(&self) -> &[Object] {
         self.others.as_ref().map_or(&[], |others| others)
     }
 
     /// Iterates over all objects.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Loaded> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Object> {
         Iterator::chain(self.first.iter(), self.others())
     }
 
@@ -40,7 +40,7 @@ impl Objects {
     }
 
     /// Appends an object. Errors: -ENOMEM.
-    pub(crate) fn push(&mut self, object: Loaded) -> Result {
+    pub(crate) fn push(&mut self, object: Object) -> Result {
         if self.first.is_none() {
             self.first = Some(object);
             return Ok(());
@@ -53,7 +53,7 @@ impl Objects {
     }
 
     /// Removes the last object and returns it.
-    pub(crate) fn pop(&mut self) -> Option<Loaded> {
+    pub(crate) fn pop(&mut self) -> Option<Object> {
         let last = self.others.as_mut().and_then(|others| others.pop());
         last.or_else(|| self.first.take())
     }

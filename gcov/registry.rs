@@ -3,7 +3,7 @@
 //! Registry of the files in debugfs `gcov/`.
 //!
 //! Contexts: process, sleeps. Locks, outermost first: the lock that constructors take or the lock
-//! of `builtin/tree.c`, `ENGINE`, the mutex of the list of homes, a file's, a home's.
+//! of `builtin/tree.c`, `ENGINE`, the mutex of the list of owners, a file's, an owner's.
 #![deny(unsafe_code)]
 
 use core::ops::ControlFlow;
@@ -22,8 +22,8 @@ use crate::file::Left;
 use crate::namespace::Tree;
 use crate::raw::hooks::Offer;
 use crate::raw::object::Candidate;
-use crate::raw::object::Loaded;
 use crate::raw::object::Name;
+use crate::raw::object::Object;
 use crate::raw::object::RejectReason;
 use crate::raw::owner::ModuleId;
 use crate::raw::tree;
@@ -45,7 +45,7 @@ struct Engine {
     modules: RBTree<ModuleId, KVec<Id>>,
     persist: bool,
     /// The engine takes no more objects.
-    leaving: bool,
+    detaching: bool,
     /// A removed file may still be in the dentry cache.
     stale: bool,
 }
@@ -72,19 +72,19 @@ pub(crate) fn start(persist: bool) -> Result {
         tree,
         modules: RBTree::new(),
         persist,
-        leaving: false,
+        detaching: false,
         stale: false,
     });
     Ok(())
 }
 
 /// Refuses objects from now until [`stop`]: the engine is about to detach.
-pub(crate) fn leave() {
-    let _ = with(|engine| engine.leaving = true);
+pub(crate) fn begin_detach() {
+    let _ = with(|engine| engine.detaching = true);
 }
 
 /// Returns the next object to give back.
-pub(crate) fn give_back() -> Option<Loaded> {
+pub(crate) fn give_back() -> Option<Object> {
     let mut guard = ENGINE.lock();
     let engine = guard.as_mut()?;
     loop {
@@ -103,12 +103,12 @@ pub(crate) fn stop() {
 }
 
 /// Takes or refuses an object.
-pub(crate) fn arrive(object: Candidate) -> Offer {
-    let offer = with(|engine| match engine.leaving {
-        true => Offer::Leaving,
-        false => engine.arrive(object),
+pub(crate) fn take(object: Candidate) -> Offer {
+    let offer = with(|engine| match engine.detaching {
+        true => Offer::Detaching,
+        false => engine.take(object),
     });
-    offer.unwrap_or(Offer::Leaving)
+    offer.unwrap_or(Offer::Detaching)
 }
 
 /// Keeps the contents of a file after its objects were unloaded.
@@ -129,8 +129,8 @@ pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
 }
 
 /// Removes the objects of a module being unloaded.
-pub(crate) fn going(module: ModuleId) {
-    let _ = with(|engine| engine.going(module));
+pub(crate) fn module_going(module: ModuleId) {
+    let _ = with(|engine| engine.module_going(module));
 }
 
 /// Calls `f` with the names in the namespace.
@@ -187,13 +187,13 @@ pub(crate) fn reset_all() {
 
 impl Engine {
     /// Takes or refuses an object.
-    fn arrive(&mut self, object: Candidate) -> Offer {
+    fn take(&mut self, object: Candidate) -> Offer {
         let mut name = [0; 128];
         match object.check(&mut name) {
             Ok(loaded) => match self.add(loaded) {
                 Ok(()) => Offer::Done,
                 Err(error) => {
-                    pr_warn!("an object has no file: error {}\n", error.to_errno());
+                    pr_warn!("an object gets no file: error {}\n", error.to_errno());
                     Offer::NoMemory
                 }
             },
@@ -224,7 +224,7 @@ impl Engine {
         Ok((self.tree.add(file.clone())?, file))
     }
 
-    fn add(&mut self, object: Loaded) -> Result {
+    fn add(&mut self, object: Object) -> Result {
         let (id, file) = self.file(object.name()?)?;
         let added = self
             .remember(object.module(), id)
@@ -252,12 +252,12 @@ impl Engine {
         Ok(())
     }
 
-    fn going(&mut self, module: ModuleId) {
+    fn module_going(&mut self, module: ModuleId) {
         for id in self.modules.remove(&module).unwrap_or_default() {
             let left = self
                 .tree
                 .get(id)
-                .map(|file| file.going(module, self.persist));
+                .map(|file| file.module_going(module, self.persist));
             if left == Some(Left::Nothing) {
                 self.remove_empty(id);
             }

@@ -8,11 +8,11 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use super::owner::Access;
-use super::owner::Home;
+use super::owner::Owner;
 
 /// Adjacent counters.
 #[derive(Clone, Copy)]
-struct Span {
+struct CounterRange {
     first: *mut u64,
     count: u32,
 }
@@ -21,38 +21,38 @@ struct Span {
 ///
 /// # Invariants
 ///
-/// The counters of each span are words in writable data of the home.
-pub(super) struct Spans {
-    home: Arc<Home>,
-    /// Address from which the first span is measured.
+/// The counters of each range are words in writable data of the owner.
+pub(super) struct CounterRanges {
+    owner: Arc<Owner>,
+    /// Address from which the first range is measured.
     base: u64,
-    /// Two bytes per span: the distance from the end of the previous span in words (`i8`), and the
-    /// number of words (`u8`). If either does not fit, the second byte is 0, and 4 bytes each
+    /// Two bytes per range: the distance from the end of the previous range in words (`i8`), and
+    /// the number of words (`u8`). If either does not fit, the second byte is 0, and 4 bytes each
     /// follow.
-    spans: KVVec<u8>,
+    ranges: KVVec<u8>,
     count: u32,
     /// Some counters are lists, which a file has in another form.
     pub(super) has_lists: bool,
 }
 
-/// Builder for [`Spans`].
+/// Builder for [`CounterRanges`].
 pub(super) struct Builder {
-    spans: Spans,
-    /// The span that is not yet written: its address and its number of words.
+    ranges: CounterRanges,
+    /// The range that is not yet written: its address and its number of words.
     last: (u64, u32),
-    /// End of the last written span.
+    /// End of the last written range.
     end: u64,
 }
 
 impl Builder {
-    /// Starts an empty list for a home. `base` is an address near the counters.
-    pub(super) fn new(home: Arc<Home>, base: u64) -> Self {
+    /// Starts an empty list for an owner. `base` is an address near the counters.
+    pub(super) fn new(owner: Arc<Owner>, base: u64) -> Self {
         let base = base & !7;
         Self {
-            spans: Spans {
-                home,
+            ranges: CounterRanges {
+                owner,
                 base,
-                spans: KVVec::new(),
+                ranges: KVVec::new(),
                 count: 0,
                 has_lists: false,
             },
@@ -63,19 +63,19 @@ impl Builder {
 
     /// Appends counters.
     ///
-    /// Errors: -EFAULT if they are not in data of the home, -ERANGE if there are too many or they
+    /// Errors: -EFAULT if they are not in data of the owner, -ERANGE if there are too many or they
     /// are too far away, -ENOMEM.
     pub(super) fn add(&mut self, access: &Access<'_>, address: u64, count: u32) -> Result {
         if count == 0 {
             return Ok(());
         }
-        if !access.is_of(&self.spans.home) || !access.has_counters(address, count) {
+        if !access.is_of(&self.ranges.owner) || !access.has_counters(address, count) {
             return Err(EFAULT);
         }
-        self.spans.count = self.spans.count.checked_add(count).ok_or(ERANGE)?;
+        self.ranges.count = self.ranges.count.checked_add(count).ok_or(ERANGE)?;
         let (first, words) = self.last;
         if end_of(first, words) == address {
-            // At most `spans.count`.
+            // At most `ranges.count`.
             self.last.1 = words.saturating_add(count);
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Builder {
 
     /// Marks the object as having lists.
     pub(super) fn has_lists(&mut self) {
-        self.spans.has_lists = true;
+        self.ranges.has_lists = true;
     }
 
     fn write_last(&mut self) -> Result {
@@ -97,42 +97,42 @@ impl Builder {
         // `cast_signed()` is newer than the oldest compiler that the kernel takes.
         let distance = isize::from_ne_bytes(first.wrapping_sub(self.end).to_ne_bytes()) / 8;
         let flags = GFP_KERNEL | __GFP_NOWARN;
-        let spans = &mut self.spans.spans;
+        let ranges = &mut self.ranges.ranges;
         // INVARIANT: `add()` has checked that these are such words; the encoding written here says
         // the same.
         match (i8::try_from(distance), u8::try_from(words)) {
             (Ok(distance), Ok(words)) => {
                 let [distance] = distance.to_ne_bytes();
-                spans.extend_from_slice(&[distance, words], flags)?;
+                ranges.extend_from_slice(&[distance, words], flags)?;
             }
             _ => {
-                spans.reserve(LARGE, flags)?;
-                spans.extend_from_slice(&[0, 0], flags)?;
+                ranges.reserve(LARGE, flags)?;
+                ranges.extend_from_slice(&[0, 0], flags)?;
                 let distance = i32::try_from(distance).map_err(|_| ERANGE)?;
-                spans.extend_from_slice(&distance.to_le_bytes(), flags)?;
-                spans.extend_from_slice(&words.to_le_bytes(), flags)?;
+                ranges.extend_from_slice(&distance.to_le_bytes(), flags)?;
+                ranges.extend_from_slice(&words.to_le_bytes(), flags)?;
             }
         }
         self.end = end_of(first, words);
         Ok(())
     }
 
-    /// Returns all added spans. Errors: -ERANGE, -ENOMEM.
-    pub(super) fn finish(mut self) -> Result<Spans> {
+    /// Returns all added ranges. Errors: -ERANGE, -ENOMEM.
+    pub(super) fn finish(mut self) -> Result<CounterRanges> {
         self.write_last()?;
         // Shrinks the vector if memory allows.
         let flags = GFP_KERNEL | __GFP_NOWARN;
-        let written = &self.spans.spans;
+        let written = &self.ranges.ranges;
         if let Ok(mut exact) = KVVec::with_capacity(written.len(), flags) {
             if exact.extend_from_slice(written, flags).is_ok() {
-                self.spans.spans = exact;
+                self.ranges.ranges = exact;
             }
         }
-        Ok(self.spans)
+        Ok(self.ranges)
     }
 }
 
-/// Length of the encoding of a span that does not fit into two bytes.
+/// Length of the encoding of a range that does not fit into two bytes.
 const LARGE: usize = 10;
 
 #[inline(always)]
@@ -140,14 +140,14 @@ fn end_of(first: u64, words: u32) -> u64 {
     first.wrapping_add(u64::from(words).wrapping_mul(8))
 }
 
-/// Iterator over spans.
+/// Iterator over ranges.
 struct Iter<'s> {
     rest: &'s [u8],
-    /// End of the previous span.
+    /// End of the previous range.
     end: u64,
 }
 
-/// Decodes a long span; returns its distance, its word count and the remaining bytes.
+/// Decodes a long range; returns its distance, its word count and the remaining bytes.
 #[cold]
 #[inline(never)]
 fn large(bytes: &[u8]) -> Option<(i64, u32, &[u8])> {
@@ -158,12 +158,12 @@ fn large(bytes: &[u8]) -> Option<(i64, u32, &[u8])> {
 }
 
 impl Iterator for Iter<'_> {
-    type Item = Span;
+    type Item = CounterRange;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<Span> {
+    fn next(&mut self) -> Option<CounterRange> {
         let (distance, count, rest) = match self.rest {
-            // Nearly all spans.
+            // Nearly all ranges.
             [distance, count, rest @ ..] if *count != 0 => {
                 let distance = i8::from_ne_bytes([*distance]);
                 (i64::from(distance), u32::from(*count), rest)
@@ -173,40 +173,40 @@ impl Iterator for Iter<'_> {
         self.rest = rest;
         let first = (self.end).wrapping_add_signed(distance.wrapping_mul(8));
         self.end = end_of(first, count);
-        Some(Span {
+        Some(CounterRange {
             first: first as usize as *mut u64,
             count,
         })
     }
 }
 
-impl Spans {
-    /// Returns the home of the counters.
-    pub(super) fn home(&self) -> &Arc<Home> {
-        &self.home
+impl CounterRanges {
+    /// Returns the owner of the counters.
+    pub(super) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
     }
 
     fn iter(&self) -> Iter<'_> {
         Iter {
-            rest: &self.spans,
+            rest: &self.ranges,
             end: self.base,
         }
     }
 
-    /// Appends all counters to `to`. Errors: -ENODEV if `access` is another home's, -ENOMEM.
+    /// Appends all counters to `to`. Errors: -ENODEV if `access` is another owner's, -ENOMEM.
     pub(super) fn copy(&self, access: &Access<'_>, to: &mut KVVec<u64>) -> Result {
-        if !access.is_of(&self.home) {
+        if !access.is_of(&self.owner) {
             return Err(ENODEV);
         }
         let count = self.count as usize;
         to.reserve(count, GFP_KERNEL | __GFP_NOWARN)?;
         let mut at = to.spare_capacity_mut().as_mut_ptr().cast::<u64>();
-        for span in self.iter() {
-            let mut from = span.first.cast_const();
-            let mut left = span.count;
-            // SAFETY: By the type invariant these are words in data of the home, which stay while
+        for range in self.iter() {
+            let mut from = range.first.cast_const();
+            let mut left = range.count;
+            // SAFETY: By the type invariant these are words in data of the owner, which stay while
             // `access` exists. They are read one by one and volatile, as other code may write at
-            // the same time. There is room for `count` words, the sum of all spans.
+            // the same time. There is room for `count` words, the sum of all ranges.
             unsafe {
                 while left >= 4 {
                     at.write(from.read_volatile());
@@ -228,20 +228,20 @@ impl Spans {
         Ok(())
     }
 
-    /// Sets all counters to 0 if `access` is their home's.
+    /// Sets all counters to 0 if `access` is their owner's.
     pub(super) fn zero(&self, access: &Access<'_>) {
-        if !access.is_of(&self.home) {
+        if !access.is_of(&self.owner) {
             return;
         }
-        for span in self.iter() {
-            let first = span.first;
-            // SAFETY: By the type invariant these are words in writable data of the home, which
+        for range in self.iter() {
+            let first = range.first;
+            // SAFETY: By the type invariant these are words in writable data of the owner, which
             // stay while `access` exists. The instruction writes them one by one; code that counts
             // at the same time does so with single instructions, too.
             unsafe {
                 core::arch::asm!(
                     "rep stosq",
-                    inout("rcx") u64::from(span.count) => _,
+                    inout("rcx") u64::from(range.count) => _,
                     inout("rdi") first => _,
                     in("rax") 0_u64,
                     options(nostack, preserves_flags)

@@ -25,16 +25,17 @@ pub(crate) enum Offer {
     /// Memory was short.
     NoMemory,
     /// The engine is detaching: the object is left to later exits.
-    Leaving,
+    Detaching,
 }
 
-/// The registered exits. After the drop they are not called, and no data of a module can be used.
+/// The registered exits. After the drop the kernel calls none of them, and no data of a module can
+/// be used.
 pub(crate) struct Exits {
     // In drop order.
     _gcc: Registered<GcovObject>,
     _llvm: Registered<LlvmGcovObject>,
-    // Closes all homes while `module_event`'s exit is registered: `Home` relies on that exit.
-    // Objects of modules with Rust code may still arrive through it; `_closed` closes their homes.
+    // Closes all owners while `module_event`'s exit is registered: `Owner` relies on that exit.
+    // Objects of modules with Rust code may still offer through it; `_closed` closes their owners.
     _closing: Closing,
     _modules: Registered<ModuleEvent>,
     _closed: Closing,
@@ -49,15 +50,12 @@ impl Drop for Closing {
 }
 
 /// Offers an object to the engine.
-fn arrive(object: bindings::gcov_object, take: fn(Candidate) -> Offer) -> Offer {
+fn offer(object: bindings::gcov_object, take: fn(Candidate) -> Offer) -> Offer {
     // SAFETY: The hook passes the constructor's arguments. The module of the object is being
     // loaded. This exit was armed together with `module_event`.
-    let arrived = unsafe { Candidate::new(object) };
-    arrived.map(take).unwrap_or_else(|error| {
-        pr_warn!(
-            "an object that came is not taken: error {}\n",
-            error.to_errno()
-        );
+    let candidate = unsafe { Candidate::new(object) };
+    candidate.map(take).unwrap_or_else(|error| {
+        pr_warn!("a new object is not taken: error {}\n", error.to_errno());
         Offer::NoMemory
     })
 }
@@ -81,9 +79,9 @@ impl Exits {
                     info: info.cast(),
                     ..Default::default()
                 };
-                match arrive(object_of, object) {
+                match offer(object_of, object) {
                     Offer::Done => Answer::Terminate,
-                    Offer::NoMemory | Offer::Leaving => Answer::Continue,
+                    Offer::NoMemory | Offer::Detaching => Answer::Continue,
                 }
             })?;
         let llvm =
@@ -110,16 +108,16 @@ impl Exits {
                         flush,
                         ..Default::default()
                     };
-                    match arrive(object_of, object) {
+                    match offer(object_of, object) {
                         // No later exit may have it: kernel/gcov would allocate memory for it, and
                         // leaks that memory if the module is unloaded while it has no files.
                         Offer::Done | Offer::NoMemory => Answer::Terminate,
                         // The engine gives its objects back after this: kernel/gcov has files again
                         // before the module can be unloaded.
-                        Offer::Leaving => Answer::Continue,
+                        Offer::Detaching => Answer::Continue,
                     }
                 })?;
-        // `Home` relies on this exit.
+        // `Owner` relies on this exit.
         let modules = Registered::<ModuleEvent>::builder(name)
             .disarmed()
             .pinned()
@@ -136,7 +134,7 @@ impl Exits {
                             profile,
                             ..Default::default()
                         };
-                        arrive(object_of, object);
+                        offer(object_of, object);
                     }
                 }
                 if state == bindings::module_state_MODULE_STATE_GOING {

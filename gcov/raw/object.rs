@@ -25,11 +25,11 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use super::counter_ranges::Builder;
-use super::counter_ranges::Spans;
+use super::counter_ranges::CounterRanges;
 use super::llvm::Description;
 use super::owner::Access;
-use super::owner::Home;
 use super::owner::ModuleId;
+use super::owner::Owner;
 
 /// Suffix of the name of a raw profile: LLVM's counters for Rust code of the image or of a module.
 pub(crate) const PROFILE: &[u8] = b".profraw";
@@ -58,10 +58,10 @@ impl Origin {
     }
 }
 
-/// An object that has just arrived.
+/// An object that is offered to the engine.
 pub(crate) struct Candidate {
     origin: Origin,
-    home: Arc<Home>,
+    owner: Arc<Owner>,
 }
 
 /// Name of a file, in the compiler's form.
@@ -136,15 +136,15 @@ impl Candidate {
     /// `module_event` is armed.
     pub(super) unsafe fn new(object: bindings::gcov_object) -> Result<Self> {
         let origin = Origin(object);
-        // SAFETY: The exit closes the home, or the caller of this function does so at the end of
+        // SAFETY: The exit closes the owner, or the caller of this function does so at the end of
         // the call.
-        let home = unsafe { Home::of(origin.address()) }?;
-        Ok(Self { origin, home })
+        let owner = unsafe { Owner::of(origin.address()) }?;
+        Ok(Self { origin, owner })
     }
 
     /// Returns the module; `None` for the kernel.
     pub(crate) fn module(&self) -> Option<ModuleId> {
-        self.home.module()
+        self.owner.module()
     }
 
     /// Returns the object's address.
@@ -155,12 +155,12 @@ impl Candidate {
     /// Validates the object.
     ///
     /// Errors: the reason, and the object's name as far as it can be read and fits into `name`.
-    pub(crate) fn check(self, name: &mut [u8]) -> Result<Loaded, (RejectReason, &[u8])> {
+    pub(crate) fn check(self, name: &mut [u8]) -> Result<Object, (RejectReason, &[u8])> {
         let (checked, at) = self.checked();
         match checked {
-            Ok((data, spans)) => Ok(Loaded { data, spans }),
+            Ok((data, ranges)) => Ok(Object { data, ranges }),
             Err(error) => {
-                let string = self.home.access();
+                let string = self.owner.access();
                 let string = string.and_then(|access| access.string(at, name).ok().flatten());
                 Err((error, string.unwrap_or(b"an object without a name")))
             }
@@ -168,24 +168,24 @@ impl Candidate {
     }
 
     /// Returns the validated object and the address of its name.
-    fn checked(&self) -> (Result<(Data, Spans), RejectReason>, u64) {
+    fn checked(&self) -> (Result<(Data, CounterRanges), RejectReason>, u64) {
         // SAFETY: By the rules of `new()` the pointer is the linker's, or NULL, and its module is
         // loaded.
-        if let Some(said) = unsafe { self.origin.0.profile.as_ref() } {
-            return (self.check_profile(said), said.name.addr() as u64);
+        if let Some(raw) = unsafe { self.origin.0.profile.as_ref() } {
+            return (self.check_profile(raw), raw.name.addr() as u64);
         }
         if self.origin.0.writeout.is_some() {
             // SAFETY: By the rules of `new()` the function is from a constructor, and its module is
             // loaded.
             return match unsafe { Description::of(self.origin.0.writeout) } {
-                Ok(said) => {
-                    let name = said.name;
-                    (self.check_llvm(said), name)
+                Ok(description) => {
+                    let name = description.name;
+                    (self.check_llvm(description), name)
                 }
                 Err(error) => (Err(error.into()), 0),
             };
         }
-        let Some(access) = self.home.access() else {
+        let Some(access) = self.owner.access() else {
             return (Err(ENODEV.into()), 0);
         };
         let info = self.origin.0.info.addr() as u64;
@@ -193,69 +193,84 @@ impl Candidate {
         (self.check_gcc(&access, info), name)
     }
 
-    fn check_profile(&self, said: &bindings::llvm_profile) -> Result<(Data, Spans), RejectReason> {
-        let access = self.home.access().ok_or(ENODEV)?;
+    fn check_profile(
+        &self,
+        raw: &bindings::llvm_profile,
+    ) -> Result<(Data, CounterRanges), RejectReason> {
+        let access = self.owner.access().ok_or(ENODEV)?;
         let section = |address: *mut kernel::ffi::c_void, len: u32| Section {
             address: address.addr() as u64,
             len: len as usize,
         };
         let sections = Sections {
-            data: section(said.data, said.data_size),
-            counters: section(said.counters, said.counters_size),
+            data: section(raw.data, raw.data_size),
+            counters: section(raw.counters, raw.counters_size),
             // Bitmaps of condition coverage, which rustc does not use.
             bits: Section::default(),
-            names: section(said.names, said.names_size),
+            names: section(raw.names, raw.names_size),
         };
         let profile = Profile::check(&access, PROFILE_VERSION, sections)?;
-        let mut spans = Builder::new(self.home.clone(), sections.counters.address);
-        let count = said.counters_size / 8;
-        let added = spans.add(&access, sections.counters.address, count);
+        let mut ranges = Builder::new(self.owner.clone(), sections.counters.address);
+        let count = raw.counters_size / 8;
+        let added = ranges.add(&access, sections.counters.address, count);
         added.map_err(|error| match error == ENOMEM {
             true => RejectReason::Error(error),
             false => ProfileRefusal::Unreadable.into(),
         })?;
-        let name = said.name.addr() as u64;
+        let name = raw.name.addr() as u64;
         let object = KBox::new(Rust { name, profile }, GFP_KERNEL).map_err(Error::from)?;
-        Ok((Data::Rust(object), spans.finish()?))
+        Ok((Data::Rust(object), ranges.finish()?))
     }
 
-    fn check_llvm(&self, said: Description) -> Result<(Data, Spans), RejectReason> {
-        let access = self.home.access().ok_or(ENODEV)?;
-        if !access.is_readable(said.name, 1) {
+    fn check_llvm(&self, description: Description) -> Result<(Data, CounterRanges), RejectReason> {
+        let access = self.owner.access().ok_or(ENODEV)?;
+        if !access.is_readable(description.name, 1) {
             return Err(Refusal::Unreadable(Part::Name).into());
         }
-        let file = LlvmFile::check(&access, said.version, said.checksum, &said.functions)?;
-        let near = said.functions.first().map_or(0, |first| first.address);
-        let mut spans = Builder::new(self.home.clone(), near);
-        for (index, function) in (0..).zip(&said.functions) {
-            let added = spans.add(&access, function.address, function.count);
+        let file = LlvmFile::check(
+            &access,
+            description.version,
+            description.checksum,
+            &description.functions,
+        )?;
+        let near = description
+            .functions
+            .first()
+            .map_or(0, |first| first.address);
+        let mut ranges = Builder::new(self.owner.clone(), near);
+        for (index, function) in (0..).zip(&description.functions) {
+            let added = ranges.add(&access, function.address, function.count);
             added.map_err(|error| not_added(error, index))?;
         }
         let object = Llvm {
             origin: Origin(self.origin.0),
-            name: said.name,
+            name: description.name,
             file,
-            functions: said.functions,
+            functions: description.functions,
         };
         let object = KBox::new(object, GFP_KERNEL).map_err(Error::from)?;
-        Ok((Data::Llvm(object), spans.finish()?))
+        Ok((Data::Llvm(object), ranges.finish()?))
     }
 
-    fn check_gcc(&self, access: &Access<'_>, address: u64) -> Result<(Data, Spans), RejectReason> {
+    fn check_gcc(
+        &self,
+        access: &Access<'_>,
+        address: u64,
+    ) -> Result<(Data, CounterRanges), RejectReason> {
         let info = Info::check(access, address)?;
-        let mut spans = Builder::new(self.home.clone(), address);
+        let mut ranges = Builder::new(self.owner.clone(), address);
         for function in info.functions(access) {
             let Some(function) = function? else { continue };
             for set in info.sets(access, &function) {
                 let set = set?;
-                let added = spans.add(access, set.address, set.count);
+                let added = ranges.add(access, set.address, set.count);
                 added.map_err(|error| not_added(error, function.index))?;
                 if set.kind == Kind::TopList {
-                    spans.has_lists();
+                    ranges.has_lists();
                 }
             }
         }
-        Ok((Data::Gcc(info), spans.finish()?))
+        Ok((Data::Gcc(info), ranges.finish()?))
     }
 }
 
@@ -301,12 +316,12 @@ pub(crate) enum Build {
 }
 
 /// An object that can be used as long as its module is loaded.
-pub(crate) struct Loaded {
+pub(crate) struct Object {
     data: Data,
-    spans: Spans,
+    ranges: CounterRanges,
 }
 
-impl Loaded {
+impl Object {
     /// Returns the object's compilation.
     pub(crate) fn build(&self) -> Build {
         match &self.data {
@@ -377,16 +392,16 @@ impl Loaded {
     /// and -ENOMEM.
     pub(crate) fn add_counters(&self, to: &mut KVVec<u64>) -> Result<bool> {
         let access = self.access()?;
-        if self.spans.has_lists {
+        if self.ranges.has_lists {
             return Ok(false);
         }
-        self.spans.copy(&access, to).map(|()| true)
+        self.ranges.copy(&access, to).map(|()| true)
     }
 
     /// Sets its counters to 0 if the module is loaded.
     pub(crate) fn reset(&self) {
         if let Ok(access) = self.access() {
-            self.spans.zero(&access);
+            self.ranges.zero(&access);
         }
     }
 
@@ -418,10 +433,10 @@ impl Loaded {
 
     /// Returns the module; `None` for the kernel.
     pub(crate) fn module(&self) -> Option<ModuleId> {
-        self.spans.home().module()
+        self.ranges.owner().module()
     }
 
     fn access(&self) -> Result<Access<'_>> {
-        self.spans.home().access().ok_or(ENODEV)
+        self.ranges.owner().access().ok_or(ENODEV)
     }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Homes of objects: the kernel or a module, which own the counters. An object's data are read and
-//! reset through an [`Access`]. A module's unloading waits for each `Access`; afterwards there is
-//! none.
+//! Owners of objects: the kernel and modules. An object's counters are read and reset through an
+//! [`Access`]. A module's unloading waits for each `Access`; afterwards there is none.
 //!
 //! Contexts: process; sleeps.
 
@@ -32,7 +31,7 @@ impl ModuleId {
     }
 }
 
-/// Data that stay mapped as long as the home is open.
+/// Data that stay mapped as long as the owner is open.
 #[derive(Clone, Copy)]
 struct Range {
     start: u64,
@@ -44,26 +43,26 @@ struct Range {
 ///
 /// # Invariants
 ///
-/// Until the home is closed, its data are mapped. A module's home is closed before the module is
+/// Until the owner is closed, its data are mapped. A module's owner is closed before the module is
 /// freed.
 #[pin_data]
-pub(crate) struct Home {
+pub(crate) struct Owner {
     module: Option<ModuleId>,
     data: [Range; bindings::FERRO_GCOV_RANGES as usize],
     #[pin]
     closed: Mutex<bool>,
 }
 
-/// All homes that have objects.
-static HOMES: StaticMutex<KVec<Arc<Home>>> = static_mutex!(ferro_gcov_homes_mutex, KVec::new());
+/// All owners that have objects.
+static OWNERS: StaticMutex<KVec<Arc<Owner>>> = static_mutex!(ferro_gcov_homes_mutex, KVec::new());
 
-impl Home {
-    /// Returns the home of an address. Errors: -EFAULT if the address is in neither the kernel nor
+impl Owner {
+    /// Returns the owner of an address. Errors: -EFAULT if the address is in neither the kernel nor
     /// a module, -ENOMEM.
     ///
     /// # Safety
     ///
-    /// If the home is a module's, [`close`] is called for it after this call and before the module
+    /// If the owner is a module's, [`close`] is called for it after this call and before the module
     /// is freed. The exit on `module_event` does so, unless it has already run: a caller that
     /// cannot rule this out checks [`is_going`] afterwards, and then calls [`close`].
     pub(super) unsafe fn of(address: usize) -> Result<Arc<Self>> {
@@ -73,18 +72,18 @@ impl Home {
             return Err(EFAULT);
         }
         let module = ModuleId::new(found.module);
-        let mut homes = HOMES.lock();
-        if let Some(home) = homes.iter().find(|home| home.module == module) {
-            return Ok(home.clone());
+        let mut owners = OWNERS.lock();
+        if let Some(owner) = owners.iter().find(|owner| owner.module == module) {
+            return Ok(owner.clone());
         }
         let data = found.data.map(|range| Range {
             start: range.start as u64,
             size: range.size as u64,
             is_writable: range.is_writable,
         });
-        // INVARIANT: The image stays, and the caller guarantees that a module stays until its home
+        // INVARIANT: The image stays, and the caller guarantees that a module stays until its owner
         // is closed.
-        let home = Arc::pin_init(
+        let owner = Arc::pin_init(
             pin_init!(Self {
                 module,
                 data,
@@ -92,8 +91,8 @@ impl Home {
             }),
             GFP_KERNEL,
         )?;
-        homes.push(home.clone(), GFP_KERNEL)?;
-        Ok(home)
+        owners.push(owner.clone(), GFP_KERNEL)?;
+        Ok(owner)
     }
 
     /// Returns the module; `None` for the kernel.
@@ -116,7 +115,7 @@ impl Home {
             }
         };
         Some(Access {
-            home: self,
+            owner: self,
             _guard: guard,
         })
     }
@@ -134,32 +133,32 @@ pub(super) fn is_going(address: usize) -> bool {
     unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) && found.is_going }
 }
 
-/// Closes the home of a module being unloaded. Waits for users of its data.
+/// Closes the owner of a module being unloaded. Waits for users of its data.
 pub(super) fn close(module: ModuleId) {
-    let mut homes = HOMES.lock();
-    let index = homes.iter().position(|home| home.module == Some(module));
-    if let Some(home) = index.and_then(|index| homes.remove(index).ok()) {
-        home.close();
+    let mut owners = OWNERS.lock();
+    let index = owners.iter().position(|owner| owner.module == Some(module));
+    if let Some(owner) = index.and_then(|index| owners.remove(index).ok()) {
+        owner.close();
     }
 }
 
-/// Closes all homes: the exit that reports the unloading of modules is being removed.
+/// Closes all owners: the exit that reports the unloading of modules is being removed.
 pub(super) fn close_all() {
-    for home in core::mem::take(&mut *HOMES.lock()) {
-        home.close();
+    for owner in core::mem::take(&mut *OWNERS.lock()) {
+        owner.close();
     }
 }
 
-/// Permission to use the data of a [`Home`].
+/// Permission to use the data of an [`Owner`].
 pub(crate) struct Access<'a> {
-    home: &'a Home,
+    owner: &'a Owner,
     _guard: Option<Guard<'a, bool, MutexBackend>>,
 }
 
 impl Access<'_> {
     /// Finds the range that contains these bytes.
     fn range(&self, address: u64, len: u64) -> Option<&Range> {
-        self.home.data.iter().find(|range| {
+        self.owner.data.iter().find(|range| {
             let offset = address.wrapping_sub(range.start);
             offset < range.size && len <= range.size.wrapping_sub(offset)
         })
@@ -169,7 +168,7 @@ impl Access<'_> {
     /// kernel's image.
     pub(super) fn image_string(&self, address: u64) -> Option<&'static [u8]> {
         let range = self.range(address, 1)?;
-        if self.home.module.is_some() || range.is_writable {
+        if self.owner.module.is_some() || range.is_writable {
             return None;
         }
         let left = range.size.wrapping_sub(address.wrapping_sub(range.start));
@@ -180,9 +179,9 @@ impl Access<'_> {
         bytes.get(..len)
     }
 
-    /// Returns true if this access is for `home`.
-    pub(super) fn is_of(&self, home: &Home) -> bool {
-        core::ptr::eq(self.home, home)
+    /// Returns true if this access is for `owner`.
+    pub(super) fn is_of(&self, owner: &Owner) -> bool {
+        core::ptr::eq(self.owner, owner)
     }
 
     /// Returns true if `count` words at `address` are aligned and in writable data.
@@ -222,14 +221,14 @@ impl Memory for Access<'_> {
         self.range(address, to.len() as u64).ok_or(Unreadable)?;
         let from = address as usize as *const u8;
         if (address | to.len() as u64) % 8 == 0 {
-            // SAFETY: These bytes are in data of the home that stay, by its invariant, as the home
-            // is not closed while `self` exists; the address is aligned.
+            // SAFETY: These bytes are in data of the owner that stay, by its invariant, as the
+            // owner is not closed while `self` exists; the address is aligned.
             let _ = unsafe { copy_words(from.cast(), to) };
             return Ok(());
         }
-        // SAFETY: The bytes are in data of the home that stay, by its invariant, as the home is not
-        // closed while `self` exists. `to` is a Rust buffer. C code copies, so other code may write
-        // at the same time.
+        // SAFETY: The bytes are in data of the owner that stay, by its invariant, as the owner is
+        // not closed while `self` exists. `to` is a Rust buffer. C code copies, so other code may
+        // write at the same time.
         unsafe { bindings::ferro_gcov_copy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
         Ok(())
     }
@@ -242,9 +241,9 @@ impl Memory for Access<'_> {
             .ok_or(Unreadable)?;
         let mut from = address as usize as *const u64;
         for word in &mut words {
-            // SAFETY: These words are in data of the home that stay, by its invariant, as the home
-            // is not closed while `self` exists; the address is aligned. The read is volatile, as
-            // other code may write at the same time.
+            // SAFETY: These words are in data of the owner that stay, by its invariant, as the
+            // owner is not closed while `self` exists; the address is aligned. The read is
+            // volatile, as other code may write at the same time.
             *word = unsafe { from.read_volatile() };
             from = from.wrapping_add(1);
         }
@@ -256,7 +255,7 @@ impl Memory for Access<'_> {
         self.range(address, to.len() as u64)
             .filter(|_| (address | to.len() as u64) % 8 == 0)
             .ok_or(Unreadable)?;
-        // SAFETY: These words are in data of the home that stay, by its invariant, as the home is
+        // SAFETY: These words are in data of the owner that stay, by its invariant, as the owner is
         // not closed while `self` exists; the address is aligned.
         Ok(unsafe { copy_words(address as usize as *const u64, to) } != 0)
     }
@@ -268,7 +267,7 @@ impl Memory for Access<'_> {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let len = left.min(to.len());
         let (to, from) = (to.get_mut(..len).ok_or(Unreadable)?, address as usize);
-        // SAFETY: These bytes are in data of the home that stay, by its invariant, as the home is
+        // SAFETY: These bytes are in data of the owner that stay, by its invariant, as the owner is
         // not closed while `self` exists. `to` is a Rust buffer of the same length. Compilers put
         // names into read-only data; should a name change nevertheless, C code does the copy.
         let found = unsafe {

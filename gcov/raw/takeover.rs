@@ -9,13 +9,13 @@ use kernel::prelude::*;
 
 use super::hooks::Exits;
 use super::object::Candidate;
-use super::object::Loaded;
+use super::object::Object;
 use super::owner;
 use super::owner::ModuleId;
 
 /// Receiver of the objects.
-pub(crate) trait Taker {
-    /// Offers an existing object. Returns true if it is taken.
+pub(crate) trait Receiver {
+    /// Offers an existing object. Returns true if the engine takes it.
     fn object(object: Candidate) -> bool;
 
     /// Removes the objects of a module that were taken after the exit heard of its unloading.
@@ -25,12 +25,12 @@ pub(crate) trait Taker {
     fn kept(filename: &[u8], gcda: &[u8]);
 
     /// Returns the next object to give back.
-    fn next() -> Option<Loaded>;
+    fn next() -> Option<Object>;
 }
 
 /// Offers a taker all existing objects and the kept contents of others. The exits ensure that it
 /// gets the later ones.
-pub(crate) fn hand_over<T: Taker>(_exits: &Exits) {
+pub(crate) fn take_over<T: Receiver>(_exits: &Exits) {
     let taker = bindings::gcov_taker {
         object: Some(object::<T>),
         kept: Some(kept::<T>),
@@ -40,8 +40,8 @@ pub(crate) fn hand_over<T: Taker>(_exits: &Exits) {
     unsafe { bindings::ferro_gcov_hand_over(&raw const taker) };
 }
 
-/// Gives back all objects that [`Taker::next`] returns, except those already unloaded.
-pub(crate) fn take_back<T: Taker>() {
+/// Gives back all objects that [`Receiver::next`] returns, except those already unloaded.
+pub(crate) fn give_back<T: Receiver>() {
     #[cfg(MODULE)]
     // SAFETY: The function has the type and rules that it asks for, and is called during this call
     // only, which sleeps as this may.
@@ -65,19 +65,19 @@ pub(crate) fn persists() -> bool {
 /// # Safety
 ///
 /// `object` is valid, and its module stays during the call.
-unsafe extern "C" fn object<T: Taker>(object: *const bindings::gcov_object) -> bool {
-    // SAFETY: By the rules of this function. The caller of `hand_over()` has shown the exits, which
+unsafe extern "C" fn object<T: Receiver>(object: *const bindings::gcov_object) -> bool {
+    // SAFETY: By the rules of this function. The caller of `take_over()` has shown the exits, which
     // are armed. If the exit may have been called before, `is_going()` says so below: its module
     // stays until this returns.
-    let arrived = match unsafe { Candidate::new(*object) } {
-        Ok(arrived) => arrived,
+    let candidate = match unsafe { Candidate::new(*object) } {
+        Ok(candidate) => candidate,
         Err(error) => {
             pr_warn!("an object is not taken: error {}\n", error.to_errno());
             return false;
         }
     };
-    let (module, address) = (arrived.module(), arrived.address());
-    let taken = T::object(arrived);
+    let (module, address) = (candidate.module(), candidate.address());
+    let taken = T::object(candidate);
     if let Some(module) = module.filter(|_| owner::is_going(address)) {
         T::gone(module);
         owner::close(module);
@@ -88,7 +88,7 @@ unsafe extern "C" fn object<T: Taker>(object: *const bindings::gcov_object) -> b
 /// # Safety
 ///
 /// `filename` is a string, and there are `size` bytes at `gcda`; both stay during the call.
-unsafe extern "C" fn kept<T: Taker>(
+unsafe extern "C" fn kept<T: Receiver>(
     filename: *const kernel::ffi::c_char,
     gcda: *const kernel::ffi::c_void,
     size: usize,
@@ -104,9 +104,9 @@ unsafe extern "C" fn kept<T: Taker>(
 ///
 /// `object` can be written.
 #[cfg(MODULE)]
-unsafe extern "C" fn next<T: Taker>(object: *mut bindings::gcov_object) -> bool {
+unsafe extern "C" fn next<T: Receiver>(object: *mut bindings::gcov_object) -> bool {
     while let Some(next) = T::next() {
-        // None for Rust code. If the home of an object is closed, its module may be freed. If not,
+        // None for Rust code. If the owner of an object is closed, its module may be freed. If not,
         // the receiver will see the module's unloading, which takes the lock that this callback
         // holds.
         if let Some(origin) = next.origin() {

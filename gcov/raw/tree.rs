@@ -71,7 +71,7 @@ pub(crate) enum Node {
 }
 
 /// An entry in a directory listing.
-pub(crate) struct Listed<'t> {
+pub(crate) struct DirEntry<'t> {
     pub(crate) node: Node,
     /// Position in the directory.
     pub(crate) position: u64,
@@ -91,7 +91,7 @@ pub(crate) trait Source: 'static {
     fn lookup(dir: Id, name: &[u8]) -> Option<Node>;
 
     /// Calls `f` with the entries of a directory from a position on, until it returns false.
-    fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool);
+    fn list(dir: Id, position: u64, f: impl FnMut(DirEntry<'_>) -> bool);
 
     /// Returns the target of the link next to a file, with a NUL at its end.
     fn target(id: Id) -> Result<KVec<u8>>;
@@ -102,9 +102,9 @@ pub(crate) trait Source: 'static {
 
 /// The shown tree. Hides it when dropped; if forgotten, the tree stays until the module is
 /// unloaded.
-pub(crate) struct Shown(());
+pub(crate) struct DebugfsTree(());
 
-impl Shown {
+impl DebugfsTree {
     /// Shows the tree. Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM without debugfs; -EINVAL if the
     /// files belong to another module.
     pub(crate) fn new<S: Source>() -> Result<Self> {
@@ -120,10 +120,10 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for DebugfsTree {
     fn drop(&mut self) {
-        // SAFETY: The tree is shown: only one `Shown` exists at a time, as `gcov/` can be made
-        // once.
+        // SAFETY: The tree is shown: only one `DebugfsTree` exists at a time, as `gcov/` can be
+        // made once.
         unsafe { bindings::ferro_gcov_tree_hide() };
     }
 }

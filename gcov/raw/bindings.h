@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* C declarations that the gcov exporter needs in addition to rust/sys/bindings.h. */
+/* Parts of the image that the gcov exporter calls. */
 #ifndef _FERROTRACE_GCOV_BINDINGS_H
 #define _FERROTRACE_GCOV_BINDINGS_H
 
-#include "builtin/builtin.h"
-#include "builtin/tree.h"
+#include "../builtin/builtin.h"
+#include "../builtin/tree.h"
 
 #endif /* _FERROTRACE_GCOV_BINDINGS_H */
