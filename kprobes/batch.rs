@@ -258,7 +258,8 @@ impl State {
     ) {
         for probe in probes.clone() {
             match self.probes.remove(&probe.id()) {
-                // The probe is in this batch twice: `disarm_unneeded()` below still handles its point.
+                // The probe is in this batch twice: `disarm_unneeded()` below still handles its
+                // point.
                 None if self.is_being_emptied(probe.address()) => (),
                 None => probe.set_address(0),
                 Some(point) => {

@@ -99,8 +99,7 @@ impl Error {
         }
     }
 
-    /// Returns true if the caller's mistake is worth a line in debugfs: the errno does not tell
-    /// which rule refused.
+    /// Returns true if debugfs shows the refusal: the errno does not identify the rule.
     pub(crate) fn is_refusal(self) -> bool {
         !matches!(self, Self::NoMemory | Self::NoSymbol | Self::NotStarted)
     }
@@ -114,7 +113,7 @@ impl fmt::Display for Error {
             Self::NoSymbol => f.write_str("no function of this name"),
             Self::NoFunction => f.write_str("no function at this address"),
             Self::Refused(rule) => fmt::Display::fmt(rule, f),
-            Self::Gone => f.write_str("the code is gone, or about to go"),
+            Self::Gone => f.write_str("the code was freed, or its module is being unloaded"),
             Self::NotAnInstruction => f.write_str("not the start of an instruction"),
             Self::Debugged => f.write_str("a debugger has a breakpoint in the function"),
             Self::Unprobeable(rule) => f.write_str(why_unprobeable(*rule)),
@@ -128,7 +127,7 @@ impl fmt::Display for Error {
                 f.write_fmt(fmt!("ftrace failed with error {}", error.to_errno()))
             }
             Self::NoMemory => f.write_str("no memory"),
-            Self::NotStarted => f.write_str("the engine is not there"),
+            Self::NotStarted => f.write_str("the engine is not loaded"),
         }
     }
 }
@@ -178,25 +177,25 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = match self {
             Self::NotText => "not code of the kernel or a module",
-            Self::Gate => "code that processes see",
+            Self::Gate => "code that is mapped into processes",
             Self::Marked(forbidden) => match forbidden.rule {
                 Rule::KprobesText => "it is __kprobes code",
                 Rule::NoinstrText => "it is noinstr code",
                 Rule::EntryText => "it is entry code",
                 Rule::NokprobeSymbol => "it is a NOKPROBE_SYMBOL()",
-                Rule::Added => "the kernel has put it on its list",
+                Rule::Added => "the kernel has added it to the blacklist",
             },
             Self::JumpLabel => "a static key patches it",
             Self::StaticCall => "a static call patches it",
             Self::Bug => "the place of a BUG() or WARN()",
-            Self::Decoded => "the handler of a fault or trap looks at the instruction",
+            Self::Decoded => "the handler of its fault or trap decodes the instruction",
             Self::Named(reason) => match reason {
                 Reason::Preamble => "data in front of a function",
                 Reason::StaticCall => "a static call patches it",
                 Reason::Thunk => "indirect branches or returns run through it",
                 Reason::Template => "ftrace copies and patches it",
-                Reason::Early => "a CPU that comes executes it before it handles breakpoints",
-                Reason::Idle => "a CPU that is idle or has gone waits in it",
+                Reason::Early => "a starting CPU executes it before it handles breakpoints",
+                Reason::Idle => "an idle or offline CPU waits in it",
                 Reason::Sanitizer => "instrumented code calls it everywhere",
                 Reason::Own => "code that kprobes run on",
             },
@@ -208,7 +207,7 @@ impl fmt::Display for Refusal {
 /// Number of lines to keep.
 const KEPT: usize = 64;
 
-/// Log of the latest refused probes, each with the reason, which an errno does not tell. debugfs
+/// Log of the latest refused probes, each with the rule, which an errno does not identify. debugfs
 /// `kprobes/refused` shows the lines, the latest last.
 ///
 /// The kernel log does not have them: a user with the right to add probes could fill it.

@@ -36,7 +36,8 @@ use crate::registry;
 ///
 /// # Safety
 ///
-/// `number` is the one that `raw::grace_period` gave, and the grace periods that began then are over.
+/// `number` is the one that `raw::grace_period` gave, and the grace periods that began then are
+/// over.
 #[export]
 unsafe extern "C" fn ferro_kprobes_reap(number: c_ulong) {
     // SAFETY: The caller guarantees it.
@@ -54,10 +55,11 @@ unsafe extern "C" fn ferro_kprobes_reap(number: c_ulong) {
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller guarantees that they are there and exclusive. All variants of the union
-    // are words of this size.
+    // SAFETY: The caller guarantees valid registers, exclusive to this function. All variants of
+    // the union are words of this size.
     let at = unsafe { (*regs).__bindgen_anon_2.ssx } as usize;
-    // SAFETY: The caller guarantees that they are there and exclusive, to be written, too.
+    // SAFETY: The caller guarantees valid registers, exclusive to this function, to be written,
+    // too.
     unsafe {
         (*regs).__bindgen_anon_2.ssx = u64::from(bindings::__KERNEL_DS);
         // Above the return address.
@@ -68,8 +70,8 @@ unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     // `ferro_kprobe_post_leave()`, which follows below: the caller guarantees that interrupts are
     // off.
     unsafe { bindings::ferro_kprobe_post_enter() };
-    // SAFETY: The caller guarantees that they are a copy's registers, exclusive, with which it
-    // resumes after this has returned.
+    // SAFETY: The caller guarantees a copy's registers, exclusive, with which it resumes after this
+    // has returned.
     if let Some(regs) = unsafe { Regs::from_raw(regs) } {
         hit::posted(at, regs);
     }
@@ -190,8 +192,8 @@ unsafe extern "C" fn ferro_kprobe_call_around(
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_call_after(at: usize, regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller guarantees that they are there and exclusive; only code of the kernel has
-    // detours.
+    // SAFETY: The caller guarantees valid registers, exclusive to this function; only code of the
+    // kernel has detours.
     hit::call_after(at, unsafe { Regs::at_site(regs) });
 }
 
@@ -339,7 +341,7 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
 ///
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
+/// `kprobe` is NULL, or a structure that stays valid until this returns, registered or not.
 #[export]
 unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: The caller guarantees the function's requirements.
@@ -350,7 +352,7 @@ unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 ///
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
+/// `kprobe` is NULL, or a structure that stays valid until this returns, registered or not.
 #[export]
 unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: The caller guarantees the function's requirements.
@@ -359,9 +361,9 @@ unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
+/// `kprobe` is NULL, or a structure that stays valid until this returns, registered or not.
 unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
-    // SAFETY: The caller guarantees that it is there until this returns, which is as long as this
+    // SAFETY: The caller guarantees a valid structure until this returns, which is as long as this
     // uses it. If it is registered, its registration guarantees the rest; if not, no list gets it,
     // and its fields are not read.
     let probe = unsafe { Kprobe::new(kprobe) }.ok_or(EINVAL);
@@ -417,7 +419,7 @@ unsafe extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
 ///
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that is there until this returns.
+/// `kprobe` is NULL, or a structure that stays valid until this returns.
 #[export]
 unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
     // SAFETY: The caller guarantees the structure until this returns; only its count is used.
@@ -430,12 +432,12 @@ unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
 ///
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that is there until this returns, with a string as its symbol,
-/// or NULL.
+/// `kprobe` is NULL, or a structure that stays valid until this returns, with a string as its
+/// symbol, or NULL.
 #[export]
 unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
-    // SAFETY: The caller guarantees that it is there until this returns, and its symbol as well; no
-    // list gets it, and its handlers are not used.
+    // SAFETY: The caller guarantees a valid structure until this returns, and its symbol as well;
+    // no list gets it, and its handlers are not used.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         let name = probe.symbol().unwrap_or(c"-");
         pr_err!(

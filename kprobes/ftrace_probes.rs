@@ -82,8 +82,8 @@ impl FtraceCalls {
         }
     }
 
-    /// Adds these sites to ftrace. `point` returns the point of a site. Errors: ftrace's; nothing has
-    /// changed then.
+    /// Adds these sites to ftrace. `point` returns the point of a site. Errors: ftrace's; nothing
+    /// has changed then.
     pub(crate) fn add<'a>(
         &mut self,
         mode: FtraceMode,

@@ -3,9 +3,9 @@
 //! Handling of hits: breakpoints, jumps, ftrace calls and faults.
 //!
 //! Contexts: trap, with interrupts off, also within NMIs. Nothing here sleeps, allocates or takes a
-//! lock. `kprobe_running()` tells that a handler is running on a CPU. A probe that is hit then is
-//! counted as missed. Its instruction is executed without any state of its own, at any nesting
-//! depth.
+//! lock. `kprobe_running()` returns true while a handler is running on a CPU. A probe that is hit
+//! then is counted as missed. Its instruction is executed without any state of its own, at any
+//! nesting depth.
 #![deny(unsafe_code)]
 
 use ferro_core::insn::jump::JUMP_LEN;
@@ -43,14 +43,14 @@ pub(crate) struct Hits;
 
 // SAFETY: `breakpoint()` returns true in two cases. It has found a point, or a copy, of the
 // address, and has executed that instruction or resumes at a copy of it; or the breakpoint is no
-// longer there. `fault()` returns true if the fault is of a copy or of the running probe, and
-// a handler or the exception table has repaired it. A point executes on a trap the instruction that
+// longer there. `fault()` returns true if the fault is of a copy or of the running probe, and a
+// handler or the exception table has repaired it. A point executes on a trap the instruction that
 // stands at its address.
 //
 // Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up
 // to the address, so that an instruction starts there. `publish()` adds the point to the lookup map
-// before the first breakpoint is armed. `retire()` and `kill()` remove the point from the map after
-// every CPU has been told that there is no breakpoint, or that the code is freed.
+// before the first breakpoint is armed. `retire()` removes the point from the map after every CPU
+// has been synchronised without the breakpoint, and `kill()` before the code is freed.
 //
 // Nothing here sleeps, allocates or takes a lock. The code that it runs on cannot be probed
 // (`ferro_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
@@ -109,8 +109,8 @@ fn no_point(address: usize, trap: &mut Trap) -> bool {
     stop.is_some() || is_stale(address, trap)
 }
 
-/// Returns true if the breakpoint was removed between the trap and this call. The new instruction
-/// there is then executed.
+/// Returns true if the breakpoint was removed between the trap and this call. Execution then
+/// resumes at the instruction in its place.
 #[cold]
 fn is_stale(address: usize, regs: &mut Regs) -> bool {
     let mut byte = [BREAKPOINT];

@@ -148,8 +148,8 @@ impl InsnCopy {
         }
     }
 
-    /// Writes the code for which [`InsnCopy::make_post`] has allocated memory, if `point` does not use
-    /// it yet. The caller has to call [`InsnCopy::tell_post`]. Returns true if there was some.
+    /// Writes the code for which [`InsnCopy::make_post`] has allocated memory, if `point` does not
+    /// use it yet. The caller has to call [`InsnCopy::tell_post`]. Returns true if there was some.
     pub(crate) fn write_post(&mut self, point: &Point, text: &mut TextLock) -> Result<bool, Error> {
         let mut written = false;
         let Some(insn) = &self.insn else {

@@ -11,7 +11,7 @@
 //! - `probe_address.rs` finds and checks addresses, `error.rs` has the rules that refuse a probe,
 //!   and the log of refused probes,
 //! - `optprobe.rs` has the life of optprobes: `optimize.rs` places the jumps, `unoptimize.rs`
-//!   removes them, `can_optimize.rs` tells where they may stand,
+//!   removes them, `can_optimize.rs` finds where they may stand,
 //! - `raw/probe_point.rs` is an address with probes, `insn_copy.rs` prepares how its instruction is
 //!   executed, `hit.rs` handles its hits; `ftrace_probes.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `debugfs.rs` is debugfs `kprobes/`,

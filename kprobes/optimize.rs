@@ -35,8 +35,8 @@ impl RegisteredPoint {
         self.has_enabled(locked) && probes.all(|probe| probe.fault_handler().is_none())
     }
 
-    /// Selects the detour that fits, if there is one. A point has at most one detour of each kind.
-    /// Neither is freed, as tasks may be in it.
+    /// Selects the detour that fits, if any. A point has at most one detour of each kind. Neither
+    /// is freed, as tasks may be in it.
     fn choose(&mut self) {
         let is_open = matches!(self.optprobe, Optprobe::Unknown | Optprobe::Ready(_));
         if !is_open
@@ -110,8 +110,8 @@ impl State {
 
     /// Continues to look for points that can have jumps.
     ///
-    /// Returns two values: whether hits of more points now resume in detours, and whether there are
-    /// more points to look at.
+    /// Returns two values. The first is true if hits of more points now resume in detours, the
+    /// second if more points are left to look at.
     pub(crate) fn prepare_jumps(&mut self, locked: &Locked) -> (bool, bool) {
         if !self.enabled || !self.is_optimizing {
             self.pass = None;

@@ -4,9 +4,10 @@
 //!
 //! A point is armed with a breakpoint first. Then:
 //!
-//! 1. `can_optimize.rs` finds that a jump may stand there. A detour is made, and every CPU is told
-//!    of its code. Hits of the breakpoint resume in the detour's copies of the instructions
-//!    ([`Optprobe::Waiting`]). So no task enters the bytes that the jump is going to cover.
+//! 1. `can_optimize.rs` finds that a jump may stand there. A detour is made, and every CPU is
+//!    synchronised with its code. Hits of the breakpoint resume in the detour's copies of the
+//!    instructions ([`Optprobe::Waiting`]). So no task enters the bytes that the jump is going to
+//!    cover.
 //! 2. The worker waits for a grace period of RCU tasks, without a lock. After it no task is in
 //!    those bytes.
 //! 3. If nothing has changed by then, the jump is placed ([`Optprobe::Placed`]).
@@ -56,7 +57,7 @@ pub(crate) enum Optprobe {
     Placed(Detour, JumpedSite),
     /// A breakpoint is in the place of the jump's first byte. Only while `text_mutex` is held.
     Unoptimizing(Detour, StoppedSite),
-    /// The bytes that the jump covered are restored, but not every CPU has been told. Only while
+    /// The bytes that the jump covered are restored, but not every CPU is synchronised. Only while
     /// `text_mutex` is held.
     Restored(Detour),
 }

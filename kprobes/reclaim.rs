@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reclaim of points whose probes or code are gone.
+//! Reclaim of points without probes or code.
 //!
 //! A point without probes is no longer found by its address. Tasks may still be in its copies,
 //! which stay in the lookup map until a grace period of RCU tasks is over. No caller waits for that

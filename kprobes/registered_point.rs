@@ -29,14 +29,14 @@ use crate::raw::probe_point::Point;
 use crate::raw::probe_point::COPIES;
 use crate::raw::probe_point::POINTS;
 
-/// The right to change the lookup maps of hits.
+/// Writers of the lookup maps of hits.
 pub(crate) struct PointMaps {
     pub(crate) points: MapWriter<Point>,
     pub(crate) copies: MapWriter<Point>,
 }
 
 impl PointMaps {
-    /// Acquires it. Errors: -EBUSY if it is taken.
+    /// Acquires both writers. Errors: -EBUSY if another owner has one.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             points: POINTS.writer().ok_or(EBUSY)?,
@@ -77,13 +77,13 @@ pub(crate) struct RegisteredPoint {
     pub(crate) spare: Option<Detour>,
     /// No jump is possible while a probe has a post-handler.
     pub(crate) never_around: bool,
-    /// The last probe is unregistered, and `unoptimize_idle()` has to remove the jump.
+    /// No probe is left, and `unoptimize_idle()` has to remove the jump.
     pub(crate) idle: bool,
     /// The log has the message that something else has changed the jump.
     pub(crate) warned: bool,
     /// The mode in which ftrace calls the engine from the site.
     pub(crate) called: Option<FtraceMode>,
-    /// The point cannot be hit yet: it is part of a batch that is being prepared.
+    /// The point cannot be hit yet: its batch is still being prepared.
     pub(crate) fresh: bool,
     /// The map entries that were removed: of its own address, then of its copies.
     pub(crate) removed: [Option<Removed<Point>>; 1 + SLOT_ADDRESSES],
@@ -91,7 +91,7 @@ pub(crate) struct RegisteredPoint {
     pub(crate) next: Option<KBox<RegisteredPoint>>,
 }
 
-/// A list of points, to which a point can be added without memory.
+/// A list of points. Adding a point allocates nothing.
 pub(crate) struct PointList {
     first: Option<KBox<RegisteredPoint>>,
 }
@@ -153,8 +153,7 @@ impl RegisteredPoint {
         self.point.has_post.load() != 0
     }
 
-    /// Returns true if the detour, if there is one, calls the kinds of handlers that the probes
-    /// have.
+    /// Returns true without a detour, or if it calls the kinds of handlers that the probes have.
     pub(crate) fn fits(&self) -> bool {
         let detour = self.optprobe.detour();
         detour.is_none_or(|detour| self.suits(detour))
@@ -261,8 +260,7 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// Publishes a probe, and its point if that is fresh. The caller has made room for them in the
-/// maps.
+/// Publishes a probe, and a fresh point with it. The caller has made room for them in the maps.
 pub(crate) fn publish(
     maps: &mut PointMaps,
     entry: &mut RegisteredPoint,
@@ -290,7 +288,7 @@ pub(crate) fn publish(
     Ok(())
 }
 
-/// Adds a point to a map, at those of these addresses that are not 0.
+/// Adds a point to a map at these addresses, except 0.
 pub(crate) fn find_by(
     writer: &mut MapWriter<Point>,
     point: &Arc<Point>,

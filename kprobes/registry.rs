@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registry of probes and points under the engine's mutex, and the waiting that must not be done
-//! under it.
+//! The registry of probes and points under the engine's mutex, and the waits that must not hold the
+//! mutex.
 //!
 //! `batch.rs` registers and unregisters, `arming.rs` arms and disarms, `optimize.rs` places jumps
-//! and `unoptimize.rs` removes them, `reclaim.rs` frees points whose probes or code are gone.
+//! and `unoptimize.rs` removes them, `reclaim.rs` frees points without probes or code.
 //!
 //! Contexts: process, sleeps. Locks, outermost first: the engine's mutex, CPU hotplug, jump labels,
 //! `text_mutex`.
@@ -63,7 +63,7 @@ pub(crate) struct State {
     pub(crate) enabled: bool,
     /// Jump optimization is on.
     pub(crate) is_optimizing: bool,
-    /// There may be points to optimize, and `registry::optimize()` is going to look for them.
+    /// `registry::optimize()` is scheduled, to look for points to optimize.
     pub(crate) optimizer_due: bool,
     /// Its progress.
     pub(crate) pass: Option<OptimizerPass>,
@@ -158,13 +158,13 @@ pub(crate) fn stop() {
     let mut stopped = loop {
         let mut guard = STATE.lock();
         let (engine, locked) = guard.split();
-        // From here on no caller finds the engine, nor does `reap()`.
+        // No later caller finds the engine, nor does `reap()`.
         if engine.as_mut().is_none_or(|engine| engine.clear(locked)) {
             break engine.take();
         }
         drop(guard);
         if !core::mem::replace(&mut warned, true) {
-            pr_warn!("the engine goes when the jumps that somebody has changed are as they were\n");
+            pr_warn!("unloading waits until jumps that other code has changed are restored\n");
         }
         module_notifier::doze();
     };
@@ -183,8 +183,8 @@ pub(crate) fn stop() {
     }
 }
 
-/// Frees the points whose grace period of RCU tasks is over: no task is in their copies. Closes the
-/// ftrace ops that have no sites left.
+/// Frees the points whose grace period of RCU tasks has ended: no task is in their copies. Closes
+/// the ftrace ops that have no sites left.
 pub(crate) fn reap(period: &TasksPeriod) {
     let over = {
         let mut guard = STATE.lock();
@@ -245,7 +245,7 @@ pub(crate) fn enable(probe: Kprobe<'_>, on: bool) -> Result<(), Error> {
     engine.enable(probe, on, locked)
 }
 
-/// Kills the probes in code before that is freed.
+/// Kills the probes in code that is about to be freed.
 pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
     let mut guard = STATE.lock();
     let (engine, locked) = guard.split();
@@ -272,7 +272,7 @@ pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
             return;
         };
         pr_warn!(
-            "a module that goes has left a probe at {}\n",
+            "an unloading module has left a probe registered at {}\n",
             Shown(probe.address())
         );
         // The client may be about to unregister the probe after all, and then free it: only
@@ -321,8 +321,7 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Optimizes: replaces breakpoints by jumps where that is possible. Holds no lock while it waits
-/// for all tasks.
+/// Replaces breakpoints by jumps where possible. Holds no lock while it waits for all tasks.
 pub(crate) fn optimize() {
     while prepare_jumps() {
         let waited = TasksPeriod::wait();

@@ -83,7 +83,7 @@ impl State {
                         entry.optprobe = Optprobe::Placed(detour, site);
                         optimizer_work::pin_module();
                         if !core::mem::replace(&mut entry.warned, true) {
-                            pr_warn!("somebody has changed the jump at {}\n", Shown(address));
+                            pr_warn!("other code has changed the jump at {}\n", Shown(address));
                         }
                     }
                 },
@@ -111,7 +111,7 @@ impl State {
             }
         }
         text.sync();
-        // From here on, hits may enter the bytes that were covered.
+        // Later hits may enter the bytes that the jump covered.
         for address in addresses {
             let Some(entry) = self.points.get_mut(&address) else {
                 continue;
@@ -186,7 +186,7 @@ impl State {
     }
 
     /// Removes the jumps that these probes do not allow: jumps that cover a probe, and jumps at a
-    /// probe's address whose detour is not enough for it.
+    /// probe's address whose detour lacks its kind of handler.
     ///
     /// Errors: -ENOMEM; -EILSEQ if a debugger has changed one.
     pub(crate) fn unoptimize_disturbed(

@@ -111,7 +111,7 @@ void kprobe_ftrace_kill(void)
 	guard(rcu)();
 	module = READ_ONCE(ferro_kprobes_module);
 	if (module && !try_module_get(module))
-		pr_warn("ftrace gives up while the engine goes\n");
+		pr_warn("ftrace is disabled while the engine is being unloaded\n");
 }
 
 /*

@@ -48,7 +48,9 @@ u8 ferro_kprobe_address_bits(void);
 void ferro_kprobes_optimize_soon(void);
 /* Calls ferro_kprobes_optimize() a second later, in a work item. In engine.c. */
 void ferro_kprobes_optimize_later(void);
-/* Calls ferro_kprobes_unoptimize_idle() soon, in another work item. In engine.c. Context: process. */
+/*
+ * Calls ferro_kprobes_unoptimize_idle() soon, in another work item. In engine.c. Context: process.
+ */
 void ferro_kprobes_unoptimize_idle_soon(void);
 /* Prevents the removal of the module. In engine.c. */
 void ferro_kprobes_keep(void);

@@ -21,11 +21,11 @@ use super::trap_hooks::TrapHandler;
 /// Number of the exception.
 const DIVIDE_ERROR: c_int = 0;
 
-/// A registered die notifier. Dropping it waits until the handler is not running.
+/// A registered die notifier. Dropping it waits for running handlers.
 ///
 /// # Invariants
 ///
-/// The block is registered, and stays where it is.
+/// The block is registered, and stays in its place.
 pub(crate) struct DieNotifier<H: TrapHandler> {
     block: KBox<Opaque<bindings::notifier_block>>,
     _handler: PhantomData<fn(H)>,
@@ -56,7 +56,7 @@ impl<H: TrapHandler> DieNotifier<H> {
 
 impl<H: TrapHandler> Drop for DieNotifier<H> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is registered.
+        // SAFETY: Registered by the type invariant.
         unsafe { bindings::unregister_die_notifier(self.block.get()) };
     }
 }
@@ -73,7 +73,7 @@ unsafe extern "C" fn notified<H: TrapHandler>(
     const TRAP: c_ulong = bindings::die_val_DIE_TRAP as c_ulong;
     const OOPS: c_ulong = bindings::die_val_DIE_OOPS as c_ulong;
     let args: *mut bindings::die_args = args.cast();
-    // SAFETY: The caller guarantees that they are a `struct die_args`.
+    // SAFETY: The caller guarantees a `struct die_args`.
     let (regs, trapnr) = unsafe { ((*args).regs, (*args).trapnr) };
     if regs.is_null() {
         return bindings::NOTIFY_DONE as c_int;

@@ -32,7 +32,8 @@ void ferro_registered_twice(void)
 /* For tests of the FRED code paths on any CPU. */
 static bool post_stops;
 module_param(post_stops, bool, 0444);
-MODULE_PARM_DESC(post_stops, "as on CPUs with FRED: a second breakpoint where a probe has a post handler, and CPUs are told of copies");
+MODULE_PARM_DESC(post_stops,
+		 "as on CPUs with FRED: breakpoints after copies, and CPUs synchronised with them");
 
 /*
  * Returns true if post_trampoline.S cannot be used. As a guest of Xen the kernel has the privilege
@@ -196,7 +197,8 @@ void ferro_kprobes_optimize_cancel(void)
 static DEFINE_MUTEX(sysctl_mutex);
 static int optimizing;
 
-static int set_optimization(const struct ctl_table *table, int write, void *buffer, size_t *length, loff_t *ppos)
+static int set_optimization(const struct ctl_table *table, int write, void *buffer, size_t *length,
+			    loff_t *ppos)
 {
 	int error;
 

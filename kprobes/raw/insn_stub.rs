@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Generated code that executes a point's instruction within the trap (`insn_stub_call.S`), and what
-//! copies of instructions need of the CPU.
+//! Generated code that executes a point's instruction within the trap (`insn_stub_call.S`), and CPU
+//! features that affect copies of instructions.
 //!
 //! Contexts: making it process, sleeps; running it the trap, also within NMIs.
 
@@ -60,8 +60,9 @@ const SAVED: Saved = Saved {
 ///
 /// # Invariants
 ///
-/// `code` is 0, or the address of the code that [`InsnStub::write`] has written for the instruction of
-/// the point that this is part of, whose registry entry has it; every CPU has been told since.
+/// `code` is 0, or the address of the code that [`InsnStub::write`] has written for the instruction
+/// of the point that this is part of, whose registry entry has it; every CPU has been synchronised
+/// since.
 pub(crate) struct StubRunner {
     code: Word,
     access: Word,
@@ -202,7 +203,7 @@ impl InsnStub {
         }
         runner.access.store(self.access);
         runner.failed.store(self.failed);
-        // INVARIANT: It has been written, and every CPU has been told since.
+        // INVARIANT: It has been written, and every CPU has been synchronised since.
         runner.code.store(self.slot.address());
     }
 

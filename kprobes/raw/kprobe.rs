@@ -49,10 +49,10 @@ pub(crate) type FaultHandler = bindings::kprobe_fault_handler_t;
 ///
 /// # Invariants
 ///
-/// It is there for `'a`; if it is put in a list, until a grace period of RCU has passed since its
-/// removal. Fields that change are accessed in single words. Handlers in it are functions of their
-/// types or NULL, also where a client exchanges them while the probe is registered: each use reads
-/// the field once, and tests it.
+/// Valid for `'a`; if a list has it, until a grace period of RCU has passed since its removal.
+/// Fields that change are accessed in single words. Handlers in it are functions of their types or
+/// NULL, also where a client exchanges them while the probe is registered: each use reads the field
+/// once, and tests it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kprobe<'a>(NonNull<bindings::kprobe>, PhantomData<&'a bindings::kprobe>);
 
@@ -64,7 +64,7 @@ unsafe impl Sync for Kprobe<'_> {}
 impl<'a> Kprobe<'a> {
     /// # Safety
     ///
-    /// `kprobe` is NULL, or a structure that is there for `'a`, and as long as a probe list has it,
+    /// `kprobe` is NULL, or a structure that is valid for `'a`, and as long as a probe list has it,
     /// and a grace period of RCU longer. Handlers in it are functions of their types or NULL, its
     /// symbol a string or NULL.
     pub(crate) unsafe fn new(kprobe: *mut bindings::kprobe) -> Option<Self> {
@@ -85,17 +85,17 @@ impl<'a> Kprobe<'a> {
     /// Returns the probe with running handlers on this CPU, if any.
     pub(crate) fn running(here: &'a PreemptOff) -> Option<Self> {
         let probe = current_kprobe::running(here)?;
-        // SAFETY: Not NULL. It was a `Kprobe` when `Running::enter()` got it, or it is the start of
-        // a kretprobe whose handler is running, or the busy one, which has no handlers. It stays
-        // for `'a`, as the function guarantees.
+        // SAFETY: Not NULL, and valid for `'a`, as the function guarantees: a probe that a run of
+        // handlers has entered, the start of a kretprobe with a running handler, or the busy one,
+        // which has no handlers.
         unsafe { Self::new(probe.get()) }
     }
 
     /// Returns the client's structure, which others change.
     #[inline(always)]
     pub(crate) fn shared(self) -> &'a Opaque<bindings::kprobe> {
-        // SAFETY: By the type invariant it is there for `'a`; the type has the same layout, and
-        // allows changes.
+        // SAFETY: Valid for `'a` by the type invariant; the type has the same layout, and allows
+        // changes.
         unsafe { self.0.cast().as_ref() }
     }
 

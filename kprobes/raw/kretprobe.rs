@@ -58,8 +58,8 @@ unsafe extern "C" fn entered(kprobe: *mut bindings::kprobe, regs: *mut bindings:
     // SAFETY: The caller guarantees that it is the first field of a kretprobe, which stays while
     // its handler is running.
     let kretprobe = unsafe { Kretprobe::new(kprobe.cast()) };
-    // SAFETY: The caller guarantees that they are a hit's registers, which belong to the handler
-    // until it returns.
+    // SAFETY: The caller guarantees the registers of a hit, which belong to the handler until it
+    // returns.
     let regs = unsafe { Regs::from_raw(regs) };
     if let (Some(kretprobe), Some(regs)) = (kretprobe, regs) {
         // SAFETY: The address is the entry of a function: the engine refuses others before it sets

@@ -39,8 +39,8 @@ pub(super) struct MapEntry<T> {
 // SAFETY: It owns its object, as the count is its table's.
 unsafe impl<T: Send + Sync> Send for MapEntry<T> {}
 
-/// A table: 2^n entries, of which at least one has the key 0, after one whose key is 28 - n, for
-/// `n` in 1 to 28.
+/// A table of 2^n entries, for `n` in 1 to 28, after a first entry with the key 28 - n. At least
+/// one entry has the key 0.
 pub(super) type MapTable<T> = KVVec<MapEntry<T>>;
 
 /// Map from addresses that are not 0 to objects.
@@ -192,7 +192,7 @@ impl<T> AddressMap<T> {
 
     /// # Safety
     ///
-    /// Nothing preempts this until it returns: it is a read-side section of RCU.
+    /// Preemption stays off until this returns: a read-side section of RCU.
     #[inline(always)]
     unsafe fn look_up<R>(
         &self,
@@ -218,18 +218,17 @@ impl<T> AddressMap<T> {
 ///
 /// # Invariants
 ///
-/// A chain of list entries of probes by `next`, with NULL at its end. It is changed with the
-/// engine's mutex held, in stores of single words. A removed probe stays until a grace period of
-/// RCU has passed after that, and with the mutex held. `before` is [`ferro_kprobe_walk`] or a probe
-/// of the chain, `around` [`ferro_kprobe_walk_posting`] or one; they change with it.
+/// A chain of list entries of probes by `next`, with NULL at its end. Changes need the engine's
+/// mutex, and are stores of single words. A removed probe stays valid until a grace period of RCU
+/// has passed, and while the mutex is held. `before` is [`ferro_kprobe_walk`] or a probe of the
+/// chain, `around` [`ferro_kprobe_walk_posting`] or one; they change with it.
 ///
 /// `optprobe_template.S` reads both, by their offsets.
 #[repr(C)]
 pub(crate) struct ProbeList {
-    /// The probe, if there is only one, it is enabled, and had no post-handler when it was
-    /// registered.
+    /// The only probe, if enabled and registered without a post-handler.
     before: UnsafeCell<*mut bindings::kprobe>,
-    /// The same, if it had a post-handler.
+    /// The only probe, if enabled and registered with a post-handler.
     around: UnsafeCell<*mut bindings::kprobe>,
     first: UnsafeCell<*mut bindings::list_head>,
 }
@@ -295,10 +294,9 @@ impl ProbeList {
         // SAFETY: By its invariants the probe is there, and as it was in no list, no reader uses
         // its entry.
         unsafe { (*list).next = self.first() };
-        // INVARIANT: In front of the chain; by its invariants the probe stays as long as it is in
-        // it, and a grace period longer.
-        // SAFETY: A live word, which only the holder of the mutex stores; readers see the probe
-        // when it is complete.
+        // INVARIANT: In front of the chain; by its invariants the probe stays as long as a list has
+        // it, and a grace period longer. SAFETY: A live word, which only the holder of the mutex
+        // stores; readers see the probe when it is complete.
         unsafe { shared_word::store_release(self.first.get(), list) };
         self.update_single(locked);
     }
@@ -367,26 +365,24 @@ impl<'a> Found<'a, ProbeList> {
         }
     }
 
-    /// Returns the probe if there is only one, it is enabled, and had no post-handler when it was
-    /// registered.
+    /// Returns the only probe, if enabled and registered without a post-handler.
     #[inline(always)]
     pub(crate) fn before(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { shared_word::load(self.get().before.get()) };
-        // SAFETY: By the invariants of the list never NULL. If it is not the probe of `engine.c`,
-        // it is a probe that is in the list, or was when the list was found, and stays for `'a`.
+        // SAFETY: By the invariants of the list never NULL: the probe of `engine.c`, excluded here,
+        // or a probe that was in the list when the list was found, and so stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk)
             .then(|| unsafe { Kprobe::from_raw(NonNull::new_unchecked(probe)) })
     }
 
-    /// Returns the probe if there is only one, it is enabled, and had a post-handler when it was
-    /// registered.
+    /// Returns the only probe, if enabled and registered with a post-handler.
     #[inline(always)]
     pub(crate) fn around(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { shared_word::load(self.get().around.get()) };
-        // SAFETY: By the invariants of the list never NULL. If it is not the probe of `engine.c`,
-        // it is a probe that is in the list, or was when the list was found, and stays for `'a`.
+        // SAFETY: By the invariants of the list never NULL: the probe of `engine.c`, excluded here,
+        // or a probe that was in the list when the list was found, and so stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk_posting)
             .then(|| unsafe { Kprobe::from_raw(NonNull::new_unchecked(probe)) })
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine's exit on module events, and its own stay in memory if ftrace breaks down.
+//! The engine's exit on module events, and a reference to the engine's module if ftrace fails.
 //!
 //! Contexts: process, sleeps.
 
@@ -13,11 +13,11 @@ use ferro_gkhi::Registered;
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// A module before it is freed, or only its initialisation code.
+/// Code that is about to be freed: a module's, or only its initialisation code.
 ///
 /// # Invariants
 ///
-/// The module is there for `'a`.
+/// The module is valid for `'a`.
 pub(crate) struct UnloadingCode<'a> {
     module: NonNull<bindings::module>,
     /// True if the whole module is freed.
@@ -29,33 +29,33 @@ impl UnloadingCode<'_> {
     /// Returns true if an address is in code that will be freed.
     pub(crate) fn has_code(&self, at: usize) -> bool {
         let module = self.module.as_ptr();
-        // SAFETY: By the type invariant the module is there.
+        // SAFETY: The module is valid by the type invariant.
         let in_init = unsafe { bindings::ferro_in_init_text(at, module) };
-        // SAFETY: By the type invariant the module is there.
+        // SAFETY: The module is valid by the type invariant.
         in_init || self.is_whole && unsafe { bindings::ferro_in_core_text(at, module) }
     }
 
     /// Returns true if an address is in code or data of the module.
     pub(crate) fn is_in_module(&self, at: usize) -> bool {
-        // SAFETY: By the type invariant the module is there.
+        // SAFETY: The module is valid by the type invariant.
         unsafe { bindings::ferro_in_module(at, self.module.as_ptr()) }
     }
 }
 
-/// Makes the engine stay, or not, if ftrace breaks down from here on. Waits for running users of
-/// the old value.
+/// Makes a later failure of ftrace pin the engine's module, or not. Waits for running users of the
+/// old value.
 pub(crate) fn stay_if_ftrace_breaks(on: bool) {
-    // SAFETY: It can be called in any context that can sleep.
+    // SAFETY: The function can be called in any context that can sleep.
     unsafe { bindings::ferro_kprobes_hold(on) };
 }
 
-/// Sleeps a tenth of a second. Does not prevent suspending the machine, which makes it longer.
+/// Sleeps for a tenth of a second, or longer if the machine is suspended.
 pub(crate) fn doze() {
-    // SAFETY: It can be called in any context that can sleep.
+    // SAFETY: The function can be called in any context that can sleep.
     unsafe { bindings::ferro_kprobes_doze() };
 }
 
-/// Registers an exit for code before it is freed, not armed yet. Errors: as for
+/// Registers an exit that is called before code is freed, disarmed at first. Errors: as for
 /// `Builder::register()`.
 pub(crate) fn register(
     name: &CStr,
@@ -71,7 +71,7 @@ pub(crate) fn register(
                 _ => None,
             };
             if let (Some(module), Some(is_whole)) = (NonNull::new(module), is_whole) {
-                // INVARIANT: The hook passes a module that is there until the exit returns.
+                // INVARIANT: The hook passes a module that is valid until the exit returns.
                 going(&UnloadingCode {
                     module,
                     is_whole,

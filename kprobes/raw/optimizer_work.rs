@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The work items for `registry::optimize()` and `registry::unoptimize_idle()`, by way of `engine.c` and
-//! `exports.rs`, and the sysctl `debug.kprobes-optimization`.
+//! The work items for `registry::optimize()` and `registry::unoptimize_idle()`, by way of
+//! `engine.c` and `exports.rs`, and the sysctl `debug.kprobes-optimization`.
 //!
 //! Contexts: process.
 
@@ -28,9 +28,9 @@ extern "C" {
 
 /// Schedules `registry::optimize()` soon. [`cancel`] has to follow the last call.
 pub(crate) fn schedule() {
-    // SAFETY: It can be called in any context that can take a spin lock. The work item runs code of
-    // this module, which waits for it before it is unloaded: `registry::stop()` calls `cancel()`
-    // when no caller can find the engine.
+    // SAFETY: The function can be called in any context that can take a spin lock. The work item
+    // runs code of this module, which waits for it before it is unloaded: `registry::stop()` calls
+    // `cancel()` when no caller can find the engine.
     unsafe { ferro_kprobes_optimize_soon() };
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn schedule_later() {
     unsafe { ferro_kprobes_optimize_later() };
 }
 
-/// Schedules `registry::unoptimize_idle()` soon, even while `registry::optimize()` waits for every task.
-/// [`cancel`] waits for it, too.
+/// Schedules `registry::unoptimize_idle()` soon, even while `registry::optimize()` waits for every
+/// task. [`cancel`] waits for it, too.
 pub(crate) fn schedule_unoptimize() {
     // SAFETY: As for `schedule()`.
     unsafe { ferro_kprobes_unoptimize_idle_soon() };
@@ -49,13 +49,13 @@ pub(crate) fn schedule_unoptimize() {
 
 /// Keeps a modular engine loaded permanently: some code leads to it, and cannot be changed.
 pub(crate) fn pin_module() {
-    // SAFETY: This is code of the module, so that it is there.
+    // SAFETY: This is code of the module, which is therefore loaded.
     unsafe { ferro_kprobes_keep() };
 }
 
 /// Cancels both, and waits until neither runs. Sleeps.
 pub(crate) fn cancel() {
-    // SAFETY: It can be called in any context that can sleep.
+    // SAFETY: The function can be called in any context that can sleep.
     unsafe { ferro_kprobes_optimize_cancel() };
 }
 
@@ -66,7 +66,8 @@ pub(crate) struct Sysctl(());
 impl Sysctl {
     /// Registers it. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The engine makes one, when it is loaded; its table is a static of this module.
+        // SAFETY: The engine registers it once, when it is loaded; its table is a static of this
+        // module.
         to_result(unsafe { ferro_kprobes_sysctl_add() })?;
         Ok(Self(()))
     }

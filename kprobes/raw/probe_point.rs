@@ -69,8 +69,8 @@ pub(crate) struct Point {
     pub(crate) copy: usize,
     /// Address of the copy that calls the post-handlers, or 0.
     pub(crate) post_copy: Word,
-    /// A breakpoint follows the copy at `after`, not a call: where its length could be misjudged,
-    /// and on CPUs without `post_trampoline.S`.
+    /// A breakpoint follows the copy at `post_copy`, not a call: where its length could be
+    /// misjudged, and on CPUs without `post_trampoline.S`.
     pub(crate) post_copy_stops: bool,
     /// Address where hits without post-handlers resume, or 0 if the instruction is emulated.
     pub(crate) onward: Word,
@@ -126,7 +126,8 @@ impl Point {
         }
     }
 
-    /// Returns the address of the breakpoint after the copy at `after`, or 0 if a call is there.
+    /// Returns the address of the breakpoint after the copy at `post_copy`, or 0 if a call is
+    /// there.
     pub(crate) fn post_copy_end(&self) -> usize {
         match self.post_copy.load() {
             after if after != 0 && self.post_copy_stops => after.wrapping_add(self.len()),
@@ -134,7 +135,7 @@ impl Point {
         }
     }
 
-    /// Returns the return address of the call after the copy at `after`, or 0 if there is none.
+    /// Returns the return address of the call after the copy at `post_copy`, or 0 without a call.
     pub(crate) fn post_copy_return(&self) -> usize {
         match self.post_copy.load() {
             after if after != 0 && !self.post_copy_stops => {

@@ -28,8 +28,8 @@ use super::alu;
 ///
 /// # Invariants
 ///
-/// As [`Regs`]. In addition, the stack that `sp` points to is the one that this context runs on, or
-/// was interrupted on, and the word below it is unused. Its owner uses it as a [`Machine`] for the
+/// As [`Regs`]. In addition, `sp` points to the stack that this context runs on, or has
+/// interrupted, and the word below it is unused. Its owner uses it as a [`Machine`] for the
 /// instruction of the breakpoint only.
 #[repr(transparent)]
 pub(crate) struct Trap(bindings::pt_regs);
@@ -45,9 +45,8 @@ impl Trap {
     pub(super) unsafe fn from_raw<'a>(regs: *mut bindings::pt_regs) -> Option<&'a mut Self> {
         // SAFETY: The caller guarantees that they are registers that nothing else uses for `'a`.
         let regs = unsafe { Regs::from_raw(regs) }?;
-        // INVARIANT: Of an `int3`, whose entry code leaves a gap on the stack.
-        // SAFETY: Both types are transparent, so that they are the same in memory, and this one
-        // replaces the other.
+        // INVARIANT: Of an `int3`, whose entry code leaves a gap on the stack. SAFETY: Both types
+        // are transparent over the same structure, and this one replaces the other.
         Some(unsafe { &mut *regs.as_ptr().cast() })
     }
 
@@ -55,14 +54,14 @@ impl Trap {
     ///
     /// # Safety
     ///
-    /// They are on the stack, with a gap above them, as the entry of breakpoints leaves one;
-    /// nothing else uses them for `'a`, and all of them take effect afterwards. The caller's code
+    /// The registers are on the stack, with a gap above them like that of a breakpoint's entry.
+    /// Nothing else uses them for `'a`, and all of them take effect afterwards. The caller's code
     /// executes on them the first instruction of the detour only.
     #[inline(always)]
     pub(crate) unsafe fn in_detour<'a>(regs: *mut bindings::pt_regs) -> &'a mut Self {
-        // INVARIANT: Only code of the kernel has detours; the caller guarantees the rest.
-        // SAFETY: The caller guarantees that they are there and this context's for `'a`; the type
-        // is transparent.
+        // INVARIANT: Only code of the kernel has detours; the caller guarantees the rest. SAFETY:
+        // The caller guarantees valid registers, exclusive to this context for `'a`; the type is
+        // transparent.
         unsafe { &mut *regs.cast::<Self>() }
     }
 
@@ -78,8 +77,7 @@ impl Deref for Trap {
 
     #[inline(always)]
     fn deref(&self) -> &Regs {
-        // SAFETY: Both types are transparent, so that they are the same in memory, and this one
-        // guarantees more.
+        // SAFETY: Both types are transparent over the same structure, and this one guarantees more.
         unsafe { &*(&raw const *self).cast() }
     }
 }
@@ -87,8 +85,8 @@ impl Deref for Trap {
 impl DerefMut for Trap {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Regs {
-        // SAFETY: Both types are transparent, so that they are the same in memory, and this one
-        // guarantees more, which the other one's methods do not change.
+        // SAFETY: Both types are transparent over the same structure. This one guarantees more,
+        // which the methods of `Regs` do not change.
         unsafe { &mut *(&raw mut *self).cast() }
     }
 }

@@ -29,7 +29,8 @@ noinline __noclone int kprobe_api_next(int value)
 	return value + 1;
 }
 
-noinline __noclone long kprobe_api_eight(int a, u8 b, bool c, const char *d, s64 e, u16 f, long g, long h)
+noinline __noclone long kprobe_api_eight(int a, u8 b, bool c, const char *d, s64 e, u16 f, long g,
+					 long h)
 {
 	barrier();
 	return a + b + c + *d + e + f + g + h;

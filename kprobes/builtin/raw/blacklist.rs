@@ -409,7 +409,7 @@ pub(crate) unsafe fn init() {
     let table = unsafe { core::slice::from_raw_parts(forbidden.functions, forbidden.count) };
     let mut areas = KVVec::new();
     if areas.reserve(table.len(), GFP_KERNEL).is_err() {
-        pr_err!("no memory for the list of what must not be probed\n");
+        pr_err!("no memory for the list of functions that must not be probed\n");
         return;
     }
     for area in table.iter().filter_map(|start| Area::of_function(*start)) {

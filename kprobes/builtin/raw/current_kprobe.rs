@@ -92,8 +92,8 @@ pub fn is_running() -> bool {
 #[inline(always)]
 pub fn running(_here: &PreemptOff) -> Option<&Opaque<bindings::kprobe>> {
     // SAFETY: By the rules of `set()` NULL or a `struct kprobe` that stays until this CPU's value
-    // changes. It changes when the running handler has ended: not before the caller returns, which
-    // has interrupted the handler. If the kernel has died in a handler, `builtin.c` has stored NULL.
+    // changes: when the running handler has ended, and so not before the caller returns, which has
+    // interrupted the handler. If the kernel has died in a handler, `builtin.c` has stored NULL.
     // The type allows changes by others.
     unsafe { with_exposed_provenance::<Opaque<bindings::kprobe>>(get()).as_ref() }
 }
@@ -174,7 +174,7 @@ impl<'a> Running<'a> {
         unsafe { set(probe.get().expose_provenance()) };
     }
 
-    /// Makes hits missed from here on, and passes faults to no probe.
+    /// Makes later hits missed, and passes faults to no probe.
     #[inline(always)]
     pub fn be_busy(&mut self) {
         // SAFETY: The busy probe always stays.
@@ -189,8 +189,8 @@ impl<'a> Running<'a> {
         probe: &'a Opaque<bindings::kprobe>,
     ) -> InCopy {
         // SAFETY: The copy runs with interrupts off on this CPU, up to the call or the fault that
-        // ends the run. That is a read-side section of RCU, which begins before the end of the
-        // section in which the probe was found: unregistering the probe waits for it.
+        // ends the run. The copy is a read-side section of RCU, which begins within the section of
+        // the lookup: unregistering the probe waits for it.
         unsafe { set(probe.get().expose_provenance()) };
         mask(regs);
         InCopy(())

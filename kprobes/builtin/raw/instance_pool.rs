@@ -153,7 +153,8 @@ unsafe fn clear_bit(word: *mut u64, bit: usize) -> bool {
     // SAFETY: The caller guarantees a live word, and that no code changes it in another way; the
     // bit has a number of less than 64, so that the instruction accesses this word only.
     unsafe {
-        asm!("lock btr qword ptr [{word}], {bit}", "setc {was}", word = in(reg) word, bit = in(reg) bit,
+        asm!("lock btr qword ptr [{word}], {bit}", "setc {was}",
+            word = in(reg) word, bit = in(reg) bit,
             was = out(reg_byte) was, options(nostack))
     };
     was != 0
@@ -169,7 +170,8 @@ unsafe fn set_bit(words: *mut u64, number: usize) {
     // SAFETY: The instruction accesses the word with this bit. The caller guarantees that the word
     // is live, and that no code changes it in another way.
     unsafe {
-        asm!("lock bts qword ptr [{words}], {number}", words = in(reg) words, number = in(reg) number, options(nostack))
+        asm!("lock bts qword ptr [{words}], {number}",
+            words = in(reg) words, number = in(reg) number, options(nostack))
     };
 }
 

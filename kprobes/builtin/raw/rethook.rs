@@ -249,7 +249,7 @@ pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
 
 #[cold]
 fn lost() -> ! {
-    panic!("kretprobes: nobody knows where a probed function returns to");
+    panic!("kretprobes: the return address of a probed function is lost");
 }
 
 /// Returns the original return address of the call with a diverted one at `frame`, or 0. `cursor`

@@ -181,7 +181,7 @@ if [ -s $DEBUGFS/kprobes/list ]; then
 else
 	result ok "everything: no probe is left"
 fi
-dmesg | grep -E 'WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|somebody has changed' >"$work/complaints"
+dmesg | grep -E 'WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|other code has changed' >"$work/complaints"
 if [ -s "$work/complaints" ]; then
 	sed 's/^/# /' "$work/complaints" | head -n 30
 	result "not ok" "everything: the kernel complains of nothing"
