@@ -307,7 +307,7 @@ fn resolve(
             }
         }
     }
-    many.check(all.iter().filter(|probe| !probe.is_blacklisted).count())?;
+    many.check(all.iter().filter(|probe| probe.refused.is_none()).count())?;
     Ok(all)
 }
 

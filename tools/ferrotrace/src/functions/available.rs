@@ -121,8 +121,8 @@ impl Functions {
         Ok(Self(selected))
     }
 
-    /// The function that begins at an address, with where it is traced.
-    fn at(&self, start: u64) -> Option<(u64, &Function)> {
+    /// Returns the function that begins at an address, with the address at which ftrace traces it.
+    pub(crate) fn at(&self, start: u64) -> Option<(u64, &Function)> {
         let sites = [start, start.checked_add(LANDING_PAD)?];
         let found = |site| Some((site, self.0.get(&site)?));
         sites.into_iter().find_map(found)

@@ -292,7 +292,7 @@ mod tests {
             at: None,
             args: args.to_owned(),
             of_pattern: false,
-            is_blacklisted: false,
+            refused: None,
         }
     }
 

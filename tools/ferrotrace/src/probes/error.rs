@@ -138,6 +138,12 @@ pub enum Error {
     )]
     Blacklisted(Place),
 
+    /// ftrace cannot trace this function of a pattern.
+    #[error(
+        "no probe at {0}: ftrace cannot trace it (available_filter_functions in tracefs lists what it can)"
+    )]
+    Untraceable(Place),
+
     /// The API's module is loaded, but no engine.
     #[error("there is no kprobes engine yet (modprobe rust_kprobes)")]
     NoEngine,

@@ -24,6 +24,7 @@ use super::error::Result;
 use super::event::Event;
 use super::live;
 use super::model::Probe;
+use super::resolve::KnownRefusal;
 use super::resolve::Wanted;
 use super::stock::Stock;
 use super::stock::live::StockLive;
@@ -123,9 +124,14 @@ impl Kernel {
         let mut added = Added::default();
         let mut good = Vec::new();
         for probe in probes {
-            match probe.is_blacklisted {
-                true => added.refused.push(Error::Blacklisted(probe.place.clone())),
-                false => good.push(probe.clone()),
+            match probe.refused {
+                Some(KnownRefusal::Blacklisted) => {
+                    added.refused.push(Error::Blacklisted(probe.place.clone()));
+                }
+                Some(KnownRefusal::Untraceable) => {
+                    added.refused.push(Error::Untraceable(probe.place.clone()));
+                }
+                None => good.push(probe.clone()),
             }
         }
         let mut rest = &good[..];
@@ -411,7 +417,7 @@ mod tests {
             at: None,
             args: String::new(),
             of_pattern: false,
-            is_blacklisted: false,
+            refused: None,
         });
         let probes: Vec<_> = probes.collect();
         let asked = Cell::new(0);

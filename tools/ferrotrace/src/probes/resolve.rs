@@ -37,6 +37,7 @@ use super::types::Named;
 use super::types::Source;
 use super::types::Types;
 use crate::elf::Found;
+use crate::functions::available::Functions;
 use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
 use value::Of;
@@ -59,8 +60,17 @@ pub struct Wanted {
     pub args: String,
     /// Whether it is one of those that a pattern stands for, so that nothing is wrong if the kernel refuses it.
     pub of_pattern: bool,
-    /// Whether the kernel says that it will refuse it. That is asked for those of patterns only.
-    pub is_blacklisted: bool,
+    /// The reason for which the kernel will refuse it; looked up for functions of patterns only.
+    pub refused: Option<KnownRefusal>,
+}
+
+/// A reason to refuse a probe that the kernel shows before it is asked for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownRefusal {
+    /// The function is in `kprobes/blacklist`.
+    Blacklisted,
+    /// ftrace cannot trace the function, so that probes of users may be within a tracer.
+    Untraceable,
 }
 
 impl Wanted {
@@ -218,8 +228,10 @@ pub struct Resolver<'a> {
     source: &'a Source,
     /// Of the kernel, and of modules.
     opened: BTreeMap<Option<String>, Box<dyn Types>>,
-    /// What the kernel refuses, once somebody asks.
+    /// What the kernel refuses; read for the first pattern.
     blacklist: OnceCell<Blacklist>,
+    /// Functions that ftrace can trace; `None` if tracefs does not list them. Read for the first pattern.
+    traceable: OnceCell<Option<Functions>>,
 }
 
 impl<'a> Resolver<'a> {
@@ -230,6 +242,7 @@ impl<'a> Resolver<'a> {
             source,
             opened: BTreeMap::new(),
             blacklist: OnceCell::new(),
+            traceable: OnceCell::new(),
         }
     }
 
@@ -245,18 +258,16 @@ impl<'a> Resolver<'a> {
         let places: Vec<_> = match (spec.place.in_file(), of_pattern) {
             (Some((path, name)), _) => {
                 let places = self.in_file(path, name, &spec.place)?.into_iter();
-                places.map(|(name, at)| (name, Some(at), false)).collect()
+                places.map(|(name, at)| (name, Some(at), None)).collect()
             }
             (None, true) => {
                 let names = self.matching(symbol)?.into_iter();
-                names
-                    .map(|(name, is_blacklisted)| (name, None, is_blacklisted))
-                    .collect()
+                names.map(|(name, refused)| (name, None, refused)).collect()
             }
-            (None, false) => vec![(symbol.clone(), None, false)],
+            (None, false) => vec![(symbol.clone(), None, None)],
         };
         let mut all = Vec::new();
-        for (symbol, found, is_blacklisted) in places {
+        for (symbol, found, refused) in places {
             let first = Place { symbol, offset };
             let mut place = first.clone();
             let mut at = found.as_ref().map(|found| found.offset);
@@ -290,7 +301,7 @@ impl<'a> Resolver<'a> {
                 at,
                 args,
                 of_pattern,
-                is_blacklisted,
+                refused,
             });
         }
         Ok(all)
@@ -317,19 +328,20 @@ impl<'a> Resolver<'a> {
         places.collect()
     }
 
-    /// The functions of the kernel that a pattern stands for, and of each whether the kernel will refuse it.
-    fn matching(&self, pattern: &str) -> Result<BTreeMap<String, bool>> {
+    /// Returns the functions of the kernel that match a pattern, each with the reason for which the kernel will refuse it.
+    fn matching(&self, pattern: &str) -> Result<BTreeMap<String, Option<KnownRefusal>>> {
         let glob = glob(pattern)?;
         // Not what the compiler has split off, nor padding.
         let is_function = |name: &str| !name.contains('.') && !name.starts_with("__pfx_");
         let found = self
             .symbols
             .matching(|name| is_function(name) && glob.matches(name));
-        let blacklist = self.blacklist.get_or_init(Blacklist::read);
-        let mut all = BTreeMap::new();
+        let mut all: BTreeMap<String, Option<KnownRefusal>> = BTreeMap::new();
         for (address, name) in found {
+            let refused = self.known_refusal(address);
             // Of several functions with a name the kernel may take another.
-            *all.entry(name.to_owned()).or_insert(true) &= blacklist.contains(address);
+            let of_name = all.entry(name.to_owned()).or_insert(refused);
+            *of_name = of_name.and(refused);
         }
         match all.is_empty() {
             true => Err(ResolveError::NoMatch(
@@ -338,6 +350,23 @@ impl<'a> Resolver<'a> {
             )),
             false => Ok(all),
         }
+    }
+
+    /// Returns the reason for which the kernel will refuse a probe on the function that begins at an address.
+    fn known_refusal(&self, address: u64) -> Option<KnownRefusal> {
+        if self
+            .blacklist
+            .get_or_init(Blacklist::read)
+            .contains(address)
+        {
+            return Some(KnownRefusal::Blacklisted);
+        }
+        let listed = || Functions::read().ok().filter(|list| !list.is_empty());
+        let traceable = self.traceable.get_or_init(listed).as_ref()?;
+        traceable
+            .at(address)
+            .is_none()
+            .then_some(KnownRefusal::Untraceable)
     }
 
     /// The kernel's words for what a probe at `place` reads.

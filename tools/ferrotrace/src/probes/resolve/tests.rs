@@ -102,8 +102,11 @@ fn what_a_pattern_must_not_probe() {
     let marked = |blacklist: &str, spec: &str| {
         let mut resolver = Resolver::new(&symbols, &source);
         resolver.blacklist = Blacklist::parse(blacklist).into();
+        resolver.traceable = None.into();
         let all = resolver.resolve(&spec.parse().unwrap(), false).unwrap();
-        let marked = all.into_iter().filter(|probe| probe.is_blacklisted);
+        let marked = all
+            .into_iter()
+            .filter(|probe| probe.refused == Some(KnownRefusal::Blacklisted));
         let names = marked.map(|probe| probe.place.symbol);
         names.collect::<Vec<_>>().join(" ")
     };
@@ -115,9 +118,15 @@ fn what_a_pattern_must_not_probe() {
     // What was there for booting has gone.
     let mut resolver = Resolver::new(&symbols, &source);
     resolver.blacklist = Blacklist::default().into();
+    let list = "ffffffff81000104 vfs_read\n";
+    resolver.traceable = Functions::parse(list, "list".as_ref()).ok().into();
     let all = resolver.resolve(&"vfs_*".parse().unwrap(), false).unwrap();
-    let names: Vec<_> = all.into_iter().map(|probe| probe.place.symbol).collect();
-    assert_eq!(names, ["vfs_read", "vfs_write"]);
+    let names: Vec<_> = all
+        .into_iter()
+        .map(|probe| (probe.place.symbol, probe.refused))
+        .collect();
+    let write = ("vfs_write".to_owned(), Some(KnownRefusal::Untraceable));
+    assert_eq!(names, [("vfs_read".to_owned(), None), write]);
     // Whoever names it gets the kernel's own answer.
     assert_eq!(marked(blacklist, "vfs_read"), "");
 }
@@ -368,7 +377,7 @@ fn a_process_in_the_kernel() {
             at: None,
             args: args.to_owned(),
             of_pattern: false,
-            is_blacklisted: false,
+            refused: None,
         };
         wanted.only(7);
         wanted.args

@@ -89,7 +89,7 @@ fn a_directory_like_that_of_tracefs() {
         at,
         args: args.to_owned(),
         of_pattern: false,
-        is_blacklisted: false,
+        refused: None,
     };
     let add = |one: Wanted| {
         let (names, result) = stock.add(&[one]);
