@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Locations of points, and the breakpoints and watchpoints attached there.
+//! Breakpoints, uprobes and watchpoints of points.
 //!
 //! Contexts: handlers any, NMI included; the rest process, sleeps.
 #![deny(unsafe_code)]
 
 use ferro_core::insn::Insn;
-use ferro_core::rpn::ModuleKind;
 use ferro_core::rpn::PointKind;
-use ferro_core::rpn::PointRef;
 use ferro_kprobe::Next;
 use ferro_kprobe::Probe;
 use ferro_kprobe::ProbeCtx;
@@ -18,9 +16,9 @@ use ferro_sys::code::kallsyms;
 use ferro_sys::code::symbols;
 use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::prelude::*;
-use kernel::str::CString;
 use kernel::sync::Arc;
 
+use crate::location::Location;
 use crate::point::Point;
 use crate::point::WriteTime;
 use crate::raw::probed_file::File;
@@ -29,41 +27,9 @@ use crate::raw::uprobe::UserHandler;
 use crate::raw::uprobe::UserProbe;
 use crate::raw::watch::Watch;
 use crate::raw::watch::WatchHandler;
-use crate::registry::ProgramPoint;
 
 /// First byte of the instruction at an ftrace site: a call, or a NOP of five bytes.
 const OF_FTRACE: [u8; 2] = [0xe8, 0x0f];
-
-/// Location of a point.
-pub(crate) enum Location {
-    /// Symbol of the kernel, and an offset.
-    Kernel(CString, u64),
-    /// Symbol of a module in the form `module:symbol`, and an offset.
-    Module(CString, u64),
-    /// Address.
-    Address(u64),
-    /// File, and an offset.
-    File(CString, u64),
-    /// Address that a program supplies.
-    Later,
-}
-
-impl Location {
-    /// Makes the location of a point. Errors: -ENOMEM.
-    pub(crate) fn new(kind: ModuleKind, name: &str, point: &PointRef<'_>) -> Result<Self> {
-        let offset = point.point.offset;
-        let symbol = point.symbol;
-        Ok(match kind {
-            _ if point.point.is_later => Self::Later,
-            _ if point.point.is_absolute => Self::Address(offset),
-            ModuleKind::User => Self::File(CString::try_from_fmt(fmt!("{name}"))?, offset),
-            ModuleKind::Kernel => Self::Kernel(CString::try_from_fmt(fmt!("{symbol}"))?, offset),
-            ModuleKind::Module => {
-                Self::Module(CString::try_from_fmt(fmt!("{name}:{symbol}"))?, offset)
-            }
-        })
-    }
-}
 
 /// Reason why nothing is attached at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,16 +93,6 @@ impl HasAttachment for Attachment {
     }
 }
 
-impl HasAttachment for ProgramPoint {
-    fn attachment(&self) -> &Attachment {
-        &self.attachment
-    }
-
-    fn attachment_mut(&mut self) -> &mut Attachment {
-        &mut self.attachment
-    }
-}
-
 pub(crate) struct Quick(Arc<Point>);
 
 #[vtable]
@@ -158,7 +114,7 @@ impl ProbeHandler for Logging {
 
     #[inline(always)]
     fn post(&self, _ctx: &mut ProbeCtx<'_>) {
-        self.0.completed();
+        self.0.complete();
     }
 }
 
@@ -189,31 +145,35 @@ pub(crate) enum OpcodeCheck {
 }
 
 impl Attachment {
-    /// Attaches a point. Hits may occur at once, even before [`Point::begin`].
+    /// Attaches a point. Hits may occur at once, even before its program begins.
     ///
     /// A user names the file of a `Location::File`. Opening it may block indefinitely, and may
     /// need a module: the caller must not hold a lock that others wait for.
     ///
     /// Errors: those of registering; -ENOENT if there is no such symbol or file. A symbol of a
     /// module is not found as a symbol of the kernel.
-    pub(crate) fn new(place: &Location, point: &Arc<Point>, opcodes: OpcodeCheck) -> Result<Self> {
-        if let Location::Later = place {
+    pub(crate) fn new(
+        location: &Location,
+        point: &Arc<Point>,
+        opcodes: OpcodeCheck,
+    ) -> Result<Self> {
+        if let Location::Later = location {
             return Ok(Self::Detached(DetachReason::Disarmed));
         }
-        if let Location::Kernel(symbol, _) = place {
+        if let Location::Kernel(symbol, _) = location {
             // The code there is freed with its module, and this point would not be notified.
             if kallsyms::lookup_name(symbol).is_none_or(symbols::is_of_module) {
                 return Err(ENOENT);
             }
         }
         let wanted = match opcodes {
-            OpcodeCheck::Compare => point.point.opcode,
+            OpcodeCheck::Compare => point.definition.opcode,
             OpcodeCheck::Ignore => None,
         };
-        if point.point.kind != PointKind::Breakpoint {
-            return Self::watch(place, point);
+        if point.definition.kind != PointKind::Breakpoint {
+            return Self::watch(location, point);
         }
-        let stop = match place {
+        let stop = match location {
             Location::File(name, offset) => {
                 let (file, byte) = File::open(name, *offset)?;
                 if wanted.is_some_and(|wanted| wanted != byte) {
@@ -226,14 +186,14 @@ impl Attachment {
                 });
             }
             _ => {
-                let quick = breakpoint(place, Quick(point.clone()))?;
+                let quick = breakpoint(location, Quick(point.clone()))?;
                 match point.write_time() == WriteTime::AtOnce
                     || cannot_fault(&quick) && !point.moves()
                 {
                     true => Self::Quick(quick),
                     false => {
                         drop(quick);
-                        Self::Logging(breakpoint(place, Logging(point.clone()))?)
+                        Self::Logging(breakpoint(location, Logging(point.clone()))?)
                     }
                 }
             }
@@ -249,14 +209,14 @@ impl Attachment {
         Ok(stop)
     }
 
-    fn watch(place: &Location, point: &Arc<Point>) -> Result<Self> {
+    fn watch(location: &Location, point: &Arc<Point>) -> Result<Self> {
         // Holds a reference: the module must not be freed before its notifier can see this point.
         let mut _module = None;
-        let address = match place {
+        let address = match location {
             Location::Address(address) => *address,
             Location::Kernel(symbol, offset) | Location::Module(symbol, offset) => {
                 let start = kallsyms::lookup_name(symbol).ok_or(ENOENT)?;
-                if let Location::Module(..) = place {
+                if let Location::Module(..) = location {
                     _module = Some(symbols::module_of(start).ok_or(ENOENT)?);
                     if kallsyms::lookup_name(symbol) != Some(start) {
                         return Err(ENOENT);
@@ -271,7 +231,7 @@ impl Attachment {
 
     /// Registers a watchpoint at an address. Errors: those of [`Watch::register`].
     pub(crate) fn at(address: u64, point: &Arc<Point>) -> Result<Self> {
-        let rpn = &point.point;
+        let rpn = &point.definition;
         let watch = Watch::register(rpn.kind, address, rpn.watch_len, Watching(point.clone()))?;
         Ok(Self::Watch {
             watch: Deferred::new(Ok::<_, Error>(watch))?,
@@ -348,7 +308,7 @@ impl Attachment {
     }
 
     /// Returns true if records wait until the instruction has been executed.
-    pub(crate) fn waits(&self, point: &Point) -> bool {
+    pub(crate) fn delays_records(&self, point: &Point) -> bool {
         match self {
             Self::Logging(_) => true,
             Self::User { .. } => point.write_time() == WriteTime::AfterInsn,
@@ -407,9 +367,9 @@ fn cannot_fault<H: ProbeHandler>(probe: &Probe<H>) -> bool {
     }
 }
 
-fn breakpoint<H: ProbeHandler>(place: &Location, handler: H) -> Result<Probe<H>> {
+fn breakpoint<H: ProbeHandler>(location: &Location, handler: H) -> Result<Probe<H>> {
     let builder = Probe::builder().disarmed();
-    let builder = match place {
+    let builder = match location {
         Location::Kernel(symbol, offset) | Location::Module(symbol, offset) => {
             let offset = u32::try_from(*offset).map_err(|_| EINVAL)?;
             builder.symbol(symbol).offset(offset)

@@ -21,14 +21,11 @@
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::MAGIC;
-use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::fs::uaccess::UserSrc;
-use ferro_sys::sync::refcounted::Shared;
 use kernel::fmt::Write;
-use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -37,9 +34,9 @@ use kernel::sync::Mutex;
 use crate::error::CommandError;
 use crate::raw::permission::may_administer;
 use crate::registry::Registry;
-use crate::registry::ResetReport;
+
 use crate::variables::Range;
-use crate::DProbes;
+use crate::variables::ResetReport;
 
 /// Most bytes of a write.
 const WRITE_MAX: usize = 4 << 20;
@@ -55,9 +52,9 @@ struct Session {
 /// Reply to the last write, for reading.
 #[derive(Default)]
 struct Reply {
-    refused: Option<CommandError>,
+    error: Option<CommandError>,
     /// Values of variables before they were set to 0.
-    taken: ResetReport,
+    reset: ResetReport,
     /// None until the first read.
     text: Option<KVVec<u8>>,
 }
@@ -75,16 +72,16 @@ impl Session {
 
     fn run(&self, bytes: &[u8]) -> Result {
         let done = match bytes.starts_with(&MAGIC.to_le_bytes()) {
-            true => self.registry.insert(bytes).map(|()| ResetReport::default()),
+            true => self.registry.load(bytes).map(|()| ResetReport::default()),
             false => self.command(bytes),
         };
-        let (result, refused, taken) = match done {
-            Ok(taken) => (Ok(()), None, taken),
-            Err(refused) => (Err(refused.error), Some(refused), ResetReport::default()),
+        let (result, error, reset) = match done {
+            Ok(reset) => (Ok(()), None, reset),
+            Err(error) => (Err(error.error), Some(error), ResetReport::default()),
         };
         let reply = Reply {
-            refused,
-            taken,
+            error,
+            reset,
             text: None,
         };
         let old = core::mem::replace(&mut *self.reply.lock(), reply);
@@ -105,11 +102,11 @@ impl Session {
         let line = core::str::from_utf8(line.trim_ascii()).map_err(|_| unknown())?;
         let (verb, name) = line.split_once(' ').unwrap_or((line, ""));
         let registry = &self.registry;
-        let (verb, some) = indexes(verb).ok_or_else(unknown)?;
-        let range = some.unwrap_or(Range::ALL);
+        let (verb, range_given) = split_range(verb).ok_or_else(unknown)?;
+        let range = range_given.unwrap_or(Range::ALL);
         match (verb, name) {
             (_, "") if verb != "reset_globals" => Err(unknown()),
-            ("remove", _) if some.is_some() => Err(unknown()),
+            ("remove", _) if range_given.is_some() => Err(unknown()),
             ("remove", "*") => {
                 registry.remove_all();
                 Ok(ResetReport::default())
@@ -127,7 +124,7 @@ impl Session {
 }
 
 /// Splits `VERB[A-B]` or `VERB`.
-fn indexes(verb: &str) -> Option<(&str, Option<Range>)> {
+fn split_range(verb: &str) -> Option<(&str, Option<Range>)> {
     let Some((verb, range)) = verb.split_once('[') else {
         return Some((verb, None));
     };
@@ -139,11 +136,11 @@ fn indexes(verb: &str) -> Option<(&str, Option<Range>)> {
 /// Returns the error and the previous values of variables, and the state after them.
 fn state(registry: &Registry, reply: &Reply) -> Result<KVVec<u8>> {
     let mut text = TextBuffer::new();
-    if let Some(refused) = &reply.refused {
-        let why = core::str::from_utf8(&refused.text).unwrap_or_default();
+    if let Some(error) = &reply.error {
+        let why = core::str::from_utf8(&error.text).unwrap_or_default();
         text.write_fmt(fmt!("error: {why}\n")).map_err(|_| ENOMEM)?;
     }
-    reply.taken.write(&mut text).map_err(|_| ENOMEM)?;
+    reply.reset.write(&mut text).map_err(|_| ENOMEM)?;
     registry.write(&mut text).map_err(|_| ENOMEM)?;
     Ok(text.into_bytes())
 }
@@ -162,9 +159,6 @@ impl ControlFile {
         }
     }
 }
-
-pub(crate) static CONTROL_FILE: FileTable<Shared<ControlFile>> =
-    FileTable::new(this_module::<DProbes>());
 
 impl NodeOps for ControlFile {
     fn snapshot(&self) -> Result<Option<Self>> {

@@ -50,14 +50,14 @@ impl CpuRecords {
     #[inline(always)]
     pub(crate) fn begin(&mut self, owner: usize, address: usize) {
         if self.len != 0 {
-            self.forget(owner, address);
+            self.drop_incomplete(owner, address);
         }
         self.address = address;
     }
 
     /// Drops records that did not complete.
     #[inline(never)]
-    fn forget(&mut self, owner: usize, address: usize) {
+    fn drop_incomplete(&mut self, owner: usize, address: usize) {
         match self.address == address {
             true => self.take(owner, |_| ()),
             false => self.clear(),
@@ -67,7 +67,7 @@ impl CpuRecords {
     /// Returns room for a point's record of `len` bytes, which the caller fills completely. `None`
     /// if the records of other points leave too little.
     #[inline(always)]
-    pub(crate) fn room(&mut self, owner: usize, len: usize) -> Option<&mut [u8]> {
+    pub(crate) fn reserve(&mut self, owner: usize, len: usize) -> Option<&mut [u8]> {
         let end = self.len.checked_add(HEAD)?.checked_add(len)?;
         let room = self.bytes.get_mut(self.len..end)?;
         let (first, rest) = room.split_first_chunk_mut::<WORD>()?;
@@ -83,19 +83,25 @@ impl CpuRecords {
         self.len == 0
     }
 
-    /// Handles a hit as [`CpuRecords::begin`] does, if there is no record. Returns room for a record
-    /// of `len` bytes, which the caller fills completely. The room is always at the same address.
+    /// Handles a hit as [`CpuRecords::begin`] does, if there is no record. Returns room for a
+    /// record of `len` bytes, which the caller fills completely. The room is always at the same
+    /// address.
     #[inline(always)]
-    pub(crate) fn first(&mut self, owner: usize, address: usize, len: usize) -> Option<&mut [u8]> {
+    pub(crate) fn reserve_first(
+        &mut self,
+        owner: usize,
+        address: usize,
+        len: usize,
+    ) -> Option<&mut [u8]> {
         self.address = address;
         self.len = 0;
-        self.room(owner, len)
+        self.reserve(owner, len)
     }
 
     /// Takes the record of a point, if it has one.
     #[inline(always)]
     pub(crate) fn take(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
-        match self.only(owner) {
+        match self.sole(owner) {
             Some(record) => {
                 take(record);
                 self.clear();
@@ -106,22 +112,22 @@ impl CpuRecords {
 
     /// Returns the record of a point, if no other record waits.
     #[inline(always)]
-    fn only(&self, owner: usize) -> Option<&[u8]> {
+    fn sole(&self, owner: usize) -> Option<&[u8]> {
         let (head, rest) = self.bytes.split_first_chunk::<HEAD>()?;
         // Very large if there is no record.
         let record = rest.get(..self.len.wrapping_sub(HEAD))?;
-        let (whose, len) = words(head)?;
-        (whose == owner && len == record.len()).then_some(record)
+        let (holder, len) = words(head)?;
+        (holder == owner && len == record.len()).then_some(record)
     }
 
     /// Takes the record of a point when other points have records, or it has none.
     #[inline(never)]
     fn take_one(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
         let mut start = 0usize;
-        while let Some((whose, len)) = self.head(start) {
+        while let Some((holder, len)) = self.head(start) {
             let data = start.saturating_add(HEAD);
             let end = data.saturating_add(len);
-            if whose == owner {
+            if holder == owner {
                 take(self.bytes.get(data..end).unwrap_or_default());
                 self.remove(start, end);
                 return;

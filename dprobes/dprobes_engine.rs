@@ -2,14 +2,18 @@
 
 //! DProbes: programs that run when an instruction is executed, or memory is accessed.
 //!
-//! `ferro_core::rpn` has the programs and their interpreter. The files here have the points:
+//! `ferro_core::rpn` has the programs and their interpreter. The files here have the points, from
+//! the bottom to the top:
 //!
-//! - `attachment.rs`: breakpoints, uprobes and watchpoints of points
-//! - `point.rs`: handling of a hit; `hit_context.rs`: state that a program reads and changes
-//! - `record.rs`: records of runs; `klog_text.rs`: their text for klog; `cpu_records.rs`, `task_records.rs`: records that wait for the
-//!   instruction
-//! - `reaper.rs`, `rearm.rs`: work that hits ask for
-//! - `registry.rs`: loaded programs; `control.rs`: the file that loads them
+//! - `variables.rs`, `cpu_records.rs`, `task_records.rs`: variables, and records that wait for the
+//!   instruction; `runtime.rs`: these and the channel, shared by all points
+//! - `watch_request.rs`, `hit_counter.rs`: requests of hits, and their number
+//! - `hit_context.rs`: state that a program reads and changes; `registers.rs`
+//! - `record.rs`: records of runs; `klog_text.rs`: their text
+//! - `strategy.rs`, `point.rs`: handling of a hit
+//! - `location.rs`, `attachment.rs`: breakpoints, uprobes and watchpoints of points
+//! - `program.rs`, `registry.rs`: loaded programs; `status.rs`: their state as text
+//! - `control.rs`: the file that loads them
 //!
 //! See `Documentation/dprobes.rst`.
 
@@ -19,47 +23,41 @@ mod cpu_records;
 mod error;
 mod exit_action;
 mod hit_context;
+mod hit_counter;
 mod klog_text;
+mod location;
 mod point;
+mod program;
 mod raw;
-mod reaper;
-mod rearm;
 mod record;
 mod registers;
 mod registry;
+mod runtime;
 mod status;
 mod strategy;
 mod task_records;
 mod variables;
+mod watch_request;
 
-use ferro_core::rpn::VARIABLES_MAX;
-use ferro_fast_relay::Channel;
 use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::points::TaskExit;
 use ferro_gkhi::points::UprobeDone;
 use ferro_gkhi::Answer;
 use ferro_gkhi::Registered;
 use ferro_sys::fs::debugfs::File;
-use ferro_sys::sync::deferred_call::Errand;
-use ferro_sys::sync::refcounted;
-use ferro_sys::sync::shared_word::Word;
-use kernel::new_mutex;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::sync::refcounted::Shared;
+use kernel::module::this_module;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use crate::control::ControlFile;
-use crate::control::CONTROL_FILE;
-use crate::cpu_records::RECORD_MAX;
-use crate::point::Shared;
 use crate::raw::exit_facility;
 use crate::raw::module_notifier;
-use crate::raw::scratch::Scratch;
 use crate::raw::watch::Cpus;
 use crate::raw::worker::Worker;
-use crate::record::FORMAT;
 use crate::registry::Registry;
-use crate::task_records::TaskRecords;
-use crate::variables::Variables;
+use crate::runtime::Runtime;
 
 module! {
     type: DProbes,
@@ -79,68 +77,47 @@ module! {
     },
 }
 
-/// Least size of a sub-buffer: the longest record fits.
-const SUBBUF_MIN: usize = RECORD_MAX.next_power_of_two();
+static CONTROL_FILE: FileTable<Shared<ControlFile>> = FileTable::new(this_module::<DProbes>());
 
 struct DProbes {
     // Dropped in this order: programs are unloaded when no new ones can be loaded.
-    _file: File<refcounted::Shared<ControlFile>>,
+    _file: File<Shared<ControlFile>>,
     _modules: Registered<ModuleEvent>,
     _instructions: Registered<UprobeDone>,
     _tasks: Registered<TaskExit>,
     registry: Arc<Registry>,
-    _worker: Worker<Errand<Shared>>,
+    _worker: Worker<Registry>,
     _cpus: Cpus,
 }
 
 impl kernel::Module for DProbes {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let subbuf_size = module_parameters::subbuf_size.value();
-        if subbuf_size < SUBBUF_MIN {
-            pr_err!("subbuf_size={subbuf_size}: the longest record needs {SUBBUF_MIN}\n");
-            return Err(EINVAL);
-        }
-        let channel = Channel::builder(c"ferrotrace_dprobes")
-            .subbuf_size(subbuf_size)
-            .n_subbufs(module_parameters::n_subbufs.value())
-            .format(FORMAT)
-            .open()?;
-        let dir = channel.dir()?;
-        let shared = Arc::pin_init(
-            Errand::new(try_pin_init!(Shared {
-                globals: Variables::new(VARIABLES_MAX)?,
-                scratch: Scratch::new()?,
-                channel,
-                in_task <- TaskRecords::new(),
-                programs <- new_mutex!(KVVec::new()),
-                numbers: Word::new(1),
-            })),
-            GFP_KERNEL,
+        let runtime = Runtime::new(
+            module_parameters::subbuf_size.value(),
+            module_parameters::n_subbufs.value(),
         )?;
+        let dir = runtime.channel.dir()?;
+        let registry = Registry::new(runtime.clone())?;
         let cpus = Cpus::new()?;
-        let worker = Worker::new(shared.clone())?;
+        let worker = Worker::new(registry.clone())?;
         let instructions = {
-            let shared = shared.clone();
+            let runtime = runtime.clone();
             Registered::<UprobeDone>::builder(c"rust_dprobes")
                 .pinned()
                 .register(move |_call, (_regs, address, is_executed)| {
-                    shared.completed_in_task(address, is_executed);
+                    runtime.complete_in_task(address, is_executed);
                     Answer::Continue
                 })?
         };
-        let tasks = {
-            let shared = shared.clone();
-            Registered::<TaskExit>::builder(c"rust_dprobes")
-                .pinned()
-                .register(move |_call, (task,)| {
-                    shared.in_task.forget(task.as_ptr().addr());
-                    Answer::Continue
-                })?
-        };
-        let registry = Registry::new(shared)?;
+        let tasks = Registered::<TaskExit>::builder(c"rust_dprobes")
+            .pinned()
+            .register(move |_call, (task,)| {
+                runtime.task_records.drop_all(task.as_ptr().addr());
+                Answer::Continue
+            })?;
         let watched = registry.clone();
         let modules = module_notifier::watch(move |name, event| watched.module(name, event))?;
-        let file = refcounted::Shared::new(Ok(ControlFile::new(registry.clone())))?;
+        let file = Shared::new(Ok(ControlFile::new(registry.clone())))?;
         let file = dir.file(c"control", 0o600, &CONTROL_FILE, file)?;
         Ok(Self {
             _file: file,

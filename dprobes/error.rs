@@ -15,8 +15,6 @@ use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
-use crate::attachment::Location;
-
 /// Error of a refused command.
 pub(crate) struct CommandError {
     pub(crate) error: Error,
@@ -25,7 +23,7 @@ pub(crate) struct CommandError {
 }
 
 impl CommandError {
-    fn with(error: Error, text: fmt::Arguments<'_>) -> Self {
+    fn format(error: Error, text: fmt::Arguments<'_>) -> Self {
         let mut buffer = TextBuffer::new();
         // If memory is short, the text is, too.
         let _ = buffer.write_fmt(text);
@@ -37,12 +35,12 @@ impl CommandError {
 
     /// Makes an error with a text.
     pub(crate) fn new(error: Error, text: &str) -> Self {
-        Self::with(error, fmt!("{text}"))
+        Self::format(error, fmt!("{text}"))
     }
 
     /// Makes an error about a program.
-    pub(crate) fn of(error: Error, name: impl fmt::Display, text: &str) -> Self {
-        Self::with(error, fmt!("{name}: {text}"))
+    pub(crate) fn program(error: Error, name: impl fmt::Display, text: &str) -> Self {
+        Self::format(error, fmt!("{name}: {text}"))
     }
 
     /// Makes an error about a set.
@@ -51,11 +49,11 @@ impl CommandError {
             Reason::NeedsPermission => EPERM,
             _ => EINVAL,
         };
-        Self::with(error, format_args!("{refusal}"))
+        Self::format(error, format_args!("{refusal}"))
     }
 
-    /// Makes an error about a point that cannot be probed.
-    pub(crate) fn place(error: Error, name: &CStr, place: &Location) -> Self {
+    /// Makes an error about a location that cannot be probed, in a program with this name.
+    pub(crate) fn location(error: Error, name: &CStr, location: impl fmt::Display) -> Self {
         let why = match error {
             e if e == ENOENT => "there is no such symbol or file",
             e if e == EILSEQ => "it is not the start of an instruction",
@@ -68,13 +66,13 @@ impl CommandError {
             _ => "it was refused",
         };
         let number = error.to_errno();
-        Self::with(error, fmt!("{}: {place}: {why} ({number})", *name))
+        Self::format(error, fmt!("{name}: {location}: {why} ({number})"))
     }
 }
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        Self::with(error, fmt!("error {}", error.to_errno()))
+        Self::format(error, fmt!("error {}", error.to_errno()))
     }
 }
 

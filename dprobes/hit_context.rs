@@ -12,12 +12,19 @@ use ferro_core::rpn::World;
 use ferro_sys::cpu;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::mm::nofault;
+use ferro_sys::sync::shared_word::Word;
+use kernel::sync::Arc;
 
-use crate::point::Point;
+use crate::raw::call_targets;
 use crate::raw::cpu_regs as this_cpu;
+use crate::raw::permission::Permission;
 use crate::raw::regs::Regs;
 use crate::raw::task;
 use crate::registers::Registers;
+use crate::runtime::Output;
+use crate::runtime::Runtime;
+use crate::variables::Variables;
+use crate::watch_request::WatchRequests;
 
 /// Most bytes of a string that are read at a time; such a piece never crosses a page boundary.
 const PIECE: usize = 64;
@@ -32,10 +39,30 @@ const USER_END: u64 = 1 << 63;
 /// code of 64 bits of user space.
 const FLAT: [u16; 5] = [0x10, 0x18, 0x23, 0x2b, 0x33];
 
-/// Hit of a point.
+/// Environment of a point's program, the same at each hit.
+pub(crate) struct PointEnv {
+    pub(crate) locals: Arc<Variables>,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) output: Output,
+    pub(crate) permission: Option<Permission>,
+    /// Requests for the watchpoints that the program may arm.
+    pub(crate) watch_requests: Arc<WatchRequests>,
+}
+
+impl PointEnv {
+    #[inline(always)]
+    fn variable(&self, scope: Scope, index: u32) -> Option<&Word> {
+        match scope {
+            Scope::Local => self.locals.get(index),
+            Scope::Global => self.runtime.globals.get(index),
+        }
+    }
+}
+
+/// Context of a hit.
 pub(crate) struct HitContext<'a, R> {
     pub(crate) regs: &'a mut R,
-    pub(crate) point: &'a Point,
+    pub(crate) env: &'a PointEnv,
 }
 
 #[inline(always)]
@@ -55,7 +82,7 @@ impl<R: Registers> World for HitContext<'_, R> {
     }
 
     fn set_register(&mut self, register: Register, value: u64) -> bool {
-        match &self.point.permission {
+        match &self.env.permission {
             Some(permission) => self.regs.set(permission, register, value),
             None => false,
         }
@@ -73,7 +100,7 @@ impl<R: Registers> World for HitContext<'_, R> {
     }
 
     fn set_user_register(&mut self, register: Register, value: u64) -> bool {
-        match (&self.point.permission, Regs::of_user()) {
+        match (&self.env.permission, Regs::of_user()) {
             (Some(permission), Some(mut regs)) => regs.set(permission, register, value),
             _ => false,
         }
@@ -112,7 +139,7 @@ impl<R: Registers> World for HitContext<'_, R> {
 
     fn write(&mut self, address: u64, from: &[u8]) -> bool {
         let to = address as usize;
-        match &self.point.permission {
+        match &self.env.permission {
             None => false,
             Some(_) if nofault::is_user(to) => nofault::write_user(to, from),
             Some(permission) => permission.write_kernel(to, from),
@@ -128,7 +155,7 @@ impl<R: Registers> World for HitContext<'_, R> {
         if (address < USER_END) != (last < USER_END) {
             return false;
         }
-        let permission = self.point.permission.as_ref();
+        let permission = self.env.permission.as_ref();
         let can_write = |at: u64| permission.is_some_and(|one| one.can_write(at as usize));
         let mut at = address;
         loop {
@@ -143,12 +170,12 @@ impl<R: Registers> World for HitContext<'_, R> {
     }
 
     fn port_in(&mut self, port: u16, width: u8) -> Option<u32> {
-        let permission = self.point.permission.as_ref()?;
+        let permission = self.env.permission.as_ref()?;
         Some(this_cpu::port_in(permission, port, width))
     }
 
     fn port_out(&mut self, port: u16, width: u8, value: u32) -> bool {
-        match &self.point.permission {
+        match &self.env.permission {
             Some(permission) => {
                 this_cpu::port_out(permission, port, width, value);
                 true
@@ -172,14 +199,14 @@ impl<R: Registers> World for HitContext<'_, R> {
 
     #[inline(always)]
     fn variable(&self, scope: Scope, index: u32) -> Option<u64> {
-        self.point
+        self.env
             .variable(scope, index)
             .map(|word| word.load() as u64)
     }
 
     #[inline(always)]
     fn set_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
-        match self.point.variable(scope, index) {
+        match self.env.variable(scope, index) {
             Some(word) => {
                 word.store(value as usize);
                 true
@@ -190,7 +217,7 @@ impl<R: Registers> World for HitContext<'_, R> {
 
     #[inline(always)]
     fn add_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
-        match self.point.variable(scope, index) {
+        match self.env.variable(scope, index) {
             Some(word) => {
                 word.add(value as usize);
                 true
@@ -220,11 +247,11 @@ impl<R: Registers> World for HitContext<'_, R> {
     }
 
     fn arm(&self, minor: u32, address: Option<u64>) -> bool {
-        let mailbox = self.point.mailboxes.get(minor);
-        mailbox.map(|mailbox| mailbox.say(address)).is_some()
+        let request = self.env.watch_requests.get(minor);
+        request.map(|request| request.send(address)).is_some()
     }
 
     fn call(&mut self, number: u32, argument: u64) -> Option<u64> {
-        crate::raw::call_targets::call(number, argument)
+        call_targets::call(number, argument)
     }
 }

@@ -23,94 +23,39 @@ use ferro_core::rpn::Pair;
 use ferro_core::rpn::Plain;
 use ferro_core::rpn::PointRef;
 use ferro_core::rpn::Register;
-use ferro_core::rpn::Scope;
 use ferro_core::rpn::Steps;
-use ferro_core::rpn::Target;
-use ferro_fast_relay::Channel;
 use ferro_kprobe::Next;
 use ferro_kprobe::ProbeCtx;
 use ferro_sys::cpu::with_irqs_off;
-use ferro_sys::sync::deferred_call::Errand;
 use ferro_sys::sync::shared_word::copy_slice;
 use ferro_sys::sync::shared_word::Word;
 use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::Mutex;
 
 use crate::cpu_records::CpuRecords;
 use crate::exit_action;
 use crate::hit_context::HitContext;
-use crate::raw::permission::Permission;
+use crate::hit_context::PointEnv;
+use crate::hit_counter::HitCounter;
 use crate::raw::regs::Regs;
 use crate::raw::scratch::PendingRecords;
-use crate::raw::scratch::Scratch;
 use crate::raw::task;
-use crate::rearm::WatchRequest;
-use crate::rearm::WatchRequests;
 use crate::record;
 use crate::record::header;
-use crate::record::Record;
+use crate::record::RunRecord;
 use crate::registers::KernelRegs;
 use crate::registers::KernelRegsMut;
 use crate::registers::Registers;
-use crate::registry::Program;
 use crate::strategy::Strategy;
-use crate::task_records::TaskRecord;
-use crate::task_records::TaskRecords;
-use crate::variables::Variables;
+use crate::watch_request::WatchRequest;
 
-/// Bias of the hit counter before [`Point::begin`], larger than any number of hits.
-const DORMANT: usize = 1 << (usize::BITS - 1);
-
-/// State that all points share.
-#[pin_data]
-pub(crate) struct Shared {
-    pub(crate) globals: Variables,
-    pub(crate) scratch: Scratch<CpuRecords>,
-    pub(crate) channel: Channel,
-    /// CpuRecords records of points in user space.
-    #[pin]
-    pub(crate) in_task: TaskRecords,
-    /// Loaded programs. Empty by the time this is dropped.
-    #[pin]
-    pub(crate) programs: Mutex<KVVec<Program>>,
-    /// Number of the next point.
-    pub(crate) numbers: Word,
-}
-
-impl Shared {
-    /// Takes all records of the current task, once a probed instruction in user space was executed
-    /// or not. Writes the records of the instruction at `address` if it was executed; drops the
-    /// rest.
-    pub(crate) fn completed_in_task(&self, address: usize, is_executed: bool) {
-        let task = task::address();
-        while let Some(waiting) = self.in_task.take(task) {
-            if is_executed && waiting.address == address {
-                self.write(&waiting);
-            }
-        }
-    }
-
-    fn write(&self, waiting: &TaskRecord) {
-        crate::record::write(&waiting.record, &self.channel, waiting.target);
-    }
-}
-
-/// Destination of a point's records, and the fields that they have.
-#[derive(Clone, Copy)]
-pub(crate) struct Output {
-    pub(crate) fields: u16,
-    pub(crate) target: Target,
-}
-
-/// Event that a record of a hit waits for.
+/// Time at which the record of a hit is written.
 #[derive(Clone, Copy)]
 enum Commit {
-    /// None: the record is written at once.
+    /// At once.
     Now,
-    /// This CPU has executed the instruction at an address.
+    /// After this CPU has executed the instruction at an address.
     OnCpu(usize),
-    /// This task has executed the instruction at an address.
+    /// After this task has executed the instruction at an address.
     InTask(usize),
 }
 
@@ -123,61 +68,30 @@ pub(crate) enum WriteTime {
     AfterInsn,
 }
 
-/// Probe point. It runs no program before [`Point::begin`].
+/// Probe point. It runs no program before [`HitCounter::begin`].
 pub(crate) struct Point {
     // Used at every hit.
-    /// Hit counter, biased by [`DORMANT`] so that hits before [`Point::begin`] are ignored.
-    hits: Word,
-    /// Number of initial hits at which the program does not run.
-    pass: usize,
-    /// Index of the last hit that may run if none is missed. From this hit on, [`Point::is_over`]
-    /// decides.
-    last: Word,
+    pub(crate) counter: HitCounter,
     code: KVVec<Insn>,
     strategy: Strategy,
     limits: Limits,
-    pub(crate) locals: Arc<Variables>,
-    pub(crate) shared: Arc<Errand<Shared>>,
+    env: PointEnv,
     // Used less often.
-    /// Most hits at which the program runs; 0 after [`Point::end`].
-    runs: Word,
-    pub(crate) permission: Option<Permission>,
-    /// Requests for the watchpoints that its program may arm.
-    pub(crate) mailboxes: Arc<WatchRequests>,
-    pub(crate) output: Output,
-    missed: Word,
     faults: Word,
     /// 1 once the program has removed the point.
     is_removed: Word,
     /// Runs that logged more than was kept.
     truncated: Word,
-    /// 1 once the reaper was asked to check whether the breakpoint can be removed.
-    asked: Word,
-    /// Runs of a [`Strategy::Run`] program. A run is counted only once it can no longer be missed, so
-    /// that a missed hit uses up no run.
-    began: Word,
-    /// Hits beyond `runs` that replaced a missed one, for programs of other strategies.
-    replaced: Word,
-    /// Unique number; numbers are never reused.
+    /// Unique number.
     number: usize,
-    pub(crate) point: rpn::Point,
+    pub(crate) definition: rpn::Point,
     logs: bool,
 }
 
 impl Point {
     /// Makes a point that has not begun. Errors: -ENOMEM.
-    pub(crate) fn new(
-        header: &rpn::Header,
-        point: &PointRef<'_>,
-        output: Output,
-        permission: Option<Permission>,
-        mailboxes: Arc<WatchRequests>,
-        locals: Arc<Variables>,
-        shared: Arc<Errand<Shared>>,
-    ) -> Result<Self> {
+    pub(crate) fn new(header: &rpn::Header, point: &PointRef<'_>, env: PointEnv) -> Result<Self> {
         let PointRef { point, code, .. } = *point;
-        let pass = usize::try_from(point.pass_count)?;
-        let runs = usize::try_from(point.max_hits)?;
         let mut insns = KVVec::with_capacity(code.len(), GFP_KERNEL)?;
         for insn in code.insns() {
             insns.push(insn, GFP_KERNEL)?;
@@ -192,70 +106,38 @@ impl Point {
             major: point.major,
             minor: point.minor,
         };
+        let strategy = Strategy::new(&limits, env.output, &insns);
+        fuse(&mut insns);
         Ok(Self {
-            hits: Word::new(pass.wrapping_add(DORMANT)),
-            pass,
-            last: Word::new(runs.saturating_sub(1)),
-            runs: Word::new(runs),
-            strategy: Strategy::new(&limits, output, &insns),
-            code: {
-                fuse(&mut insns);
-                insns
-            },
+            counter: HitCounter::new(&point, matches!(strategy, Strategy::Interpret))?,
+            code: insns,
+            strategy,
             limits,
-            locals,
-            number: shared.numbers.add(1),
-            shared,
-            permission,
-            mailboxes,
-            output,
-            missed: Word::new(0),
+            number: env.runtime.number_point(),
+            env,
             faults: Word::new(0),
             is_removed: Word::new(0),
             truncated: Word::new(0),
-            asked: Word::new(0),
-            began: Word::new(0),
-            replaced: Word::new(0),
-            point,
+            definition: point,
             logs: code.effects().logs,
         })
-    }
-
-    /// Makes hits count and run the program. Forgets earlier hits.
-    pub(crate) fn begin(&self) {
-        self.hits.store(0);
-    }
-
-    /// Stops further runs of the program. A run that has begun continues.
-    pub(crate) fn end(&self) {
-        self.runs.store(0);
-        self.last.store(0);
     }
 
     /// Returns when its records are written: at once if they are wanted although the instruction
     /// faults, or if the program logs nothing. In that case it has only records of exceptions, and
     /// writing these at once is quicker.
     pub(crate) fn write_time(&self) -> WriteTime {
-        match self.logs && !self.point.log_on_fault {
+        match self.logs && !self.definition.log_on_fault {
             true => WriteTime::AfterInsn,
             false => WriteTime::AtOnce,
         }
     }
 
     /// Returns the watch request, if a program supplies the watchpoint's address.
-    pub(crate) fn mailbox(&self) -> Option<&WatchRequest> {
-        match self.point.is_later {
-            true => self.mailboxes.get(self.point.minor),
+    pub(crate) fn watch_request(&self) -> Option<&WatchRequest> {
+        match self.definition.is_later {
+            true => self.env.watch_requests.get(self.definition.minor),
             false => None,
-        }
-    }
-
-    /// Returns a variable of its program.
-    #[inline(always)]
-    pub(crate) fn variable(&self, scope: Scope, index: u32) -> Option<&Word> {
-        match scope {
-            Scope::Local => self.locals.get(index),
-            Scope::Global => self.shared.globals.get(index),
         }
     }
 
@@ -266,7 +148,7 @@ impl Point {
 
     /// Handles a hit, and writes its record at once.
     pub(crate) fn hit(&self, regs: &mut Regs<'_>) {
-        if !self.is_done(regs.again(), Commit::Now) {
+        if !self.try_simple(regs.again(), Commit::Now) {
             self.run(regs, Commit::Now);
         }
     }
@@ -275,79 +157,86 @@ impl Point {
     /// continues.
     #[inline(always)]
     pub(crate) fn hit_quickly(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        match self.is_done(KernelRegs(ctx), Commit::Now) {
+        match self.try_simple(KernelRegs(ctx), Commit::Now) {
             true => Next::Continue,
             false => self.run_in_kernel(&mut ctx.again(), Commit::Now),
         }
     }
 
-    /// Handles a hit of a kernel breakpoint. The record waits on this CPU for [`Point::completed`].
+    /// Handles a hit of a kernel breakpoint. The record waits on this CPU for [`Point::complete`].
     /// Returns where execution continues.
     #[inline(always)]
     pub(crate) fn hit_before(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         let commit = Commit::OnCpu(ctx.ip());
-        if self.is_done(KernelRegs(ctx), commit) {
+        if self.try_simple(KernelRegs(ctx), commit) {
             return Next::Continue;
         }
         let next = self.run_in_kernel(&mut ctx.again(), commit);
         if next != Next::Continue {
             // Neither the instruction nor the post handler is executed.
-            self.completed();
+            self.complete();
         }
         next
     }
 
-    /// Handles a hit in user space. The record waits in the task for [`Shared::completed_in_task`],
+    /// Handles a hit in user space. The record waits in the task for [`Runtime::complete_in_task`],
     /// as another CPU may execute the instruction. Context: process.
     pub(crate) fn hit_in_task(&self, regs: &mut Regs<'_>) {
         let address = regs.get(Register::Ip);
         // Drops the record of an earlier hit that was never reported as complete.
-        drop(self.shared.in_task.take_of(task::address(), self.number));
+        drop(
+            self.env
+                .runtime
+                .task_records
+                .take_of(task::address(), self.number),
+        );
         let commit = Commit::InTask(address.unwrap_or(0) as usize);
-        if !self.is_done(regs.again(), commit) {
+        if !self.try_simple(regs.again(), commit) {
             self.run(regs, commit);
         }
         if regs.get(Register::Ip) != address {
             // Execution continues elsewhere: the instruction is not executed.
-            if let Some(waiting) = self.shared.in_task.take_of(task::address(), self.number) {
-                self.shared.write(&waiting);
+            let pending = self
+                .env
+                .runtime
+                .task_records
+                .take_of(task::address(), self.number);
+            if let Some(pending) = pending {
+                self.env.runtime.write_task_record(&pending);
             }
         }
     }
 
     /// Counts a hit. Returns true if the hit is done: its program does not run, or was simple
-    /// enough to be finished here. Returns false if the program has to be run.
+    /// enough to be finished ctx. Returns false if the program has to be run.
     ///
     /// Functions that are not inlined do not get the registers, so that the registers need not be
     /// in memory.
     #[inline(always)]
-    fn is_done<R: Registers>(&self, mut regs: R, commit: Commit) -> bool {
-        let hit = self.hits.add(1);
-        // Very large for hits before the first that counts.
-        let nth = hit.wrapping_sub(self.pass);
-        if nth >= self.last.load() && self.is_over(nth) {
+    fn try_simple<R: Registers>(&self, mut regs: R, commit: Commit) -> bool {
+        if self.counter.skips_hit() {
             if let Commit::OnCpu(address) = commit {
-                self.forget(address);
+                self.drop_incomplete(address);
             }
             return true;
         }
-        let here = HitContext {
+        let ctx = HitContext {
             regs: &mut regs,
-            point: self,
+            env: &self.env,
         };
         match &self.strategy {
-            Strategy::Count(one) => one.add(&here),
-            Strategy::Counts => count(&self.code, &here),
-            Strategy::Tally(tally) => return tally.count(&here),
+            Strategy::Count(one) => one.add(&ctx),
+            Strategy::Counts => count(&self.code, &ctx),
+            Strategy::Tally(tally) => return tally.count(&ctx),
             // Not at a watchpoint: the reads of a program may hit it.
             Strategy::Pair(plain) if R::IS_ALONE => {
-                return self.log::<Pair, R>(plain, &here, commit)
+                return self.log::<Pair, R>(plain, &ctx, commit)
             }
             Strategy::Word(plain) if R::IS_ALONE => {
-                return self.log::<OfWords<1>, R>(plain, &here, commit);
+                return self.log::<OfWords<1>, R>(plain, &ctx, commit);
             }
             Strategy::TwoWords(plain) if R::IS_ALONE => {
-                return self.log::<OfWords<2>, R>(plain, &here, commit);
+                return self.log::<OfWords<2>, R>(plain, &ctx, commit);
             }
             _ => return false,
         }
@@ -360,12 +249,12 @@ impl Point {
     fn log<F: Form, R: Registers>(
         &self,
         plain: &Plain,
-        here: &HitContext<'_, R>,
+        ctx: &HitContext<'_, R>,
         commit: Commit,
     ) -> bool {
         match commit {
-            Commit::Now => record::place::<F, R>(plain, here, &self.shared.channel),
-            Commit::OnCpu(address) => self.keep_plain::<F, R>(plain, here, address),
+            Commit::Now => record::write_plain::<F, R>(plain, ctx),
+            Commit::OnCpu(address) => self.keep_plain::<F, R>(plain, ctx, address),
             Commit::InTask(_) => false,
         }
     }
@@ -373,14 +262,14 @@ impl Point {
     /// Runs the program at a kernel breakpoint, unless its record can be built directly. Returns
     /// where execution continues.
     #[inline(never)]
-    fn run_in_kernel(&self, ctx: &mut ProbeCtx<'_>, commit: Commit) -> Next {
-        let mut regs = KernelRegsMut::new(ctx);
+    fn run_in_kernel(&self, probe: &mut ProbeCtx<'_>, commit: Commit) -> Next {
+        let mut regs = KernelRegsMut::new(probe);
         if let Strategy::Steps(plain) = &self.strategy {
-            let here = HitContext {
+            let ctx = HitContext {
                 regs: &mut regs,
-                point: self,
+                env: &self.env,
             };
-            if self.log::<Steps, _>(plain, &here, commit) {
+            if self.log::<Steps, _>(plain, &ctx, commit) {
                 return Next::Continue;
             }
         }
@@ -393,94 +282,30 @@ impl Point {
     fn keep_plain<F: Form, R: Registers>(
         &self,
         plain: &Plain,
-        here: &HitContext<'_, R>,
+        ctx: &HitContext<'_, R>,
         address: usize,
     ) -> bool {
-        let Some(mut scratch) = self.shared.scratch.enter() else {
+        let Some(mut scratch) = self.env.runtime.scratch.enter() else {
             return false;
         };
         let (_, pending) = scratch.parts();
         if !pending.is_empty() {
             return false;
         }
-        let record = pending.first(self.number, address, F::len(plain));
-        if record.is_some_and(|record| F::write(plain, here, record)) {
+        let record = pending.reserve_first(self.number, address, F::len(plain));
+        if record.is_some_and(|record| F::write(plain, ctx, record)) {
             return true;
         }
         pending.clear();
         false
     }
 
-    /// Returns true if the program does not run at the hit with this index, counted after `pass`.
-    /// Called from the last hit on that may run if none is missed.
+    /// Drops the record of an instruction that did not complete.
     #[cold]
-    fn is_over(&self, nth: usize) -> bool {
-        if nth >= DORMANT {
-            return true;
-        }
-        let runs = self.runs.load();
-        let is_over = match self.strategy {
-            // `run_now()` decides.
-            Strategy::Run => self.began.load() >= runs,
-            _ => nth >= runs && (runs == 0 || !self.replaces()),
-        };
-        if is_over || !matches!(self.strategy, Strategy::Run) && nth < runs {
-            self.ask();
-        }
-        is_over
-    }
-
-    /// Replaces a missed hit. Returns false if all missed hits have been replaced.
-    fn replaces(&self) -> bool {
-        let is_one = self.replaced.add(1) < self.missed();
-        if !is_one {
-            self.replaced.add(usize::MAX);
-        }
-        is_one
-    }
-
-    /// Begins a run that can no longer be missed. Returns false if all permitted runs have begun.
-    #[inline(always)]
-    fn begins(&self) -> bool {
-        let nth = self.began.add(1);
-        // Decided in `begins_last()` from the last run on.
-        if nth < self.last.load() {
-            return true;
-        }
-        self.begins_last(nth)
-    }
-
-    #[cold]
-    fn begins_last(&self, nth: usize) -> bool {
-        let is_one = nth < self.runs.load();
-        if !is_one {
-            self.began.add(usize::MAX);
-        }
-        self.ask();
-        is_one
-    }
-
-    /// Asks the reaper to check whether the breakpoint can be removed.
-    #[cold]
-    fn ask(&self) {
-        if self.asked.load() == 0 {
-            self.asked.store(1);
-            self.shared.ask();
-        }
-    }
-
-    /// Returns true if the reaper was asked to look at this point, and its program never runs
-    /// again. Clears the request: the point is examined again after the next one.
-    pub(crate) fn is_to_go(&self) -> bool {
-        self.asked.swap(0) != 0 && self.is_used_up()
-    }
-
-    /// Forgets the record of an instruction that did not complete.
-    #[cold]
-    fn forget(&self, address: usize) {
-        match self.shared.scratch.enter() {
+    fn drop_incomplete(&self, address: usize) {
+        match self.env.runtime.scratch.enter() {
             Some(mut scratch) => scratch.parts().1.begin(self.number, address),
-            None => self.shared.scratch.invalidate_pending(),
+            None => self.env.runtime.scratch.invalidate_pending(),
         }
     }
 
@@ -494,11 +319,14 @@ impl Point {
 
     #[inline(always)]
     fn run_now<R: Registers>(&self, regs: &mut R, commit: Commit) {
-        let mut here = HitContext { regs, point: self };
-        let Some(mut scratch) = self.shared.scratch.enter() else {
-            self.missed.add(1);
+        let mut ctx = HitContext {
+            regs,
+            env: &self.env,
+        };
+        let Some(mut scratch) = self.env.runtime.scratch.enter() else {
+            self.counter.miss();
             if let Commit::OnCpu(_) = commit {
-                self.shared.scratch.invalidate_pending();
+                self.env.runtime.scratch.invalidate_pending();
             }
             return;
         };
@@ -506,25 +334,25 @@ impl Point {
         if let Commit::OnCpu(address) = commit {
             pending.begin(self.number, address);
         }
-        if matches!(self.strategy, Strategy::Run) && !self.begins() {
+        if !self.counter.begin_run() {
             return;
         }
-        let outcome = run(&self.limits, &self.code, memory, &mut here);
+        let outcome = run(&self.limits, &self.code, memory, &mut ctx);
         if outcome.overflowed {
             self.truncated.add(1);
         }
         if outcome.end != End::Exit || !outcome.is_empty() {
             if outcome.end != End::Exit {
-                self.note(&outcome);
+                self.note_end(outcome.end);
             }
             if !outcome.is_empty() {
                 let commit = match exit_action::is_asked(outcome.end) {
                     true => Commit::Now,
                     false => commit,
                 };
-                match outcome.record(header(&outcome, &here), memory) {
-                    Some(record) => self.keep(commit, pending, record),
-                    None => self.keep_pieces(commit, pending, &outcome, &here, memory),
+                match outcome.record(header(&outcome, &ctx), memory) {
+                    Some(record) => self.commit(commit, pending, record),
+                    None => self.commit_pieces(commit, pending, &outcome, &ctx, memory),
                 }
             }
             if outcome.end != End::Exit {
@@ -536,10 +364,10 @@ impl Point {
 
     /// Writes a contiguous record, or keeps it until its instruction completes.
     #[inline(always)]
-    fn keep(&self, commit: Commit, pending: &mut CpuRecords, record: &[u8]) {
+    fn commit(&self, commit: Commit, pending: &mut CpuRecords, record: &[u8]) {
         match commit {
-            Commit::Now => record::write(record, &self.shared.channel, self.output.target),
-            Commit::OnCpu(_) => match pending.room(self.number, record.len()) {
+            Commit::Now => self.env.runtime.write(record, self.env.output.target),
+            Commit::OnCpu(_) => match pending.reserve(self.number, record.len()) {
                 Some(room) => copy_slice(room, record),
                 None => drop(self.truncated.add(1)),
             },
@@ -551,18 +379,18 @@ impl Point {
 
     /// Writes or keeps a record with fields or a trace.
     #[inline(never)]
-    fn keep_pieces<R: Registers>(
+    fn commit_pieces<R: Registers>(
         &self,
         commit: Commit,
         pending: &mut CpuRecords,
         outcome: &Outcome,
-        here: &HitContext<'_, R>,
+        ctx: &HitContext<'_, R>,
         memory: &Memory,
     ) {
-        let record = Record::new(outcome, here, outcome.data(memory));
+        let record = RunRecord::new(outcome, ctx, outcome.data(memory));
         match commit {
-            Commit::Now => record.write(&self.shared.channel, self.output.target),
-            Commit::OnCpu(_) => match pending.room(self.number, record.len()) {
+            Commit::Now => record.write(),
+            Commit::OnCpu(_) => match pending.reserve(self.number, record.len()) {
                 Some(room) => record.fill(room),
                 None => drop(self.truncated.add(1)),
             },
@@ -575,75 +403,39 @@ impl Point {
     /// Keeps a record of this length in the current task.
     #[inline(never)]
     fn keep_in_task(&self, address: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
-        let whose = (task::address(), self.number, address);
-        let in_task = &self.shared.in_task;
-        if !in_task.keep(whose, self.output.target, len, fill) {
+        let owner = (task::address(), self.number, address);
+        let records = &self.env.runtime.task_records;
+        if !records.keep(owner, self.env.output.target, len, fill) {
             self.truncated.add(1);
         }
     }
 
     /// Writes the pending record: the probed instruction has been executed.
     #[inline(always)]
-    pub(crate) fn completed(&self) {
-        let Some(mut scratch) = self.shared.scratch.enter() else {
+    pub(crate) fn complete(&self) {
+        let Some(mut scratch) = self.env.runtime.scratch.enter() else {
             return;
         };
         let (_, pending) = scratch.parts();
         pending.take(self.number, |record| {
-            record::write(record, &self.shared.channel, self.output.target);
+            self.env.runtime.write(record, self.env.output.target);
         });
     }
 
+    /// Notes the end of a run that is not a normal exit.
     #[cold]
-    fn note(&self, outcome: &Outcome) {
-        match outcome.end {
+    fn note_end(&self, end: End) {
+        match end {
             End::Fault(_) => {
                 self.faults.add(1);
             }
             End::Remove => {
                 self.is_removed.store(1);
-                self.end();
-                self.ask();
+                self.counter.end();
+                self.counter.request_detach();
             }
             _ => (),
         }
-    }
-
-    /// Returns the number of hits, including the initial hits that do not run the program.
-    pub(crate) fn hits(&self) -> usize {
-        self.hits.load()
-    }
-
-    /// Returns true if its program has run as often as it may.
-    pub(crate) fn is_used_up(&self) -> bool {
-        let runs = self.runs.load();
-        match self.strategy {
-            Strategy::Run => self.began.load() >= runs,
-            _ => {
-                let has_all = |hits| hits >= runs && self.replaced.load() >= self.missed();
-                runs == 0 || self.hits().checked_sub(self.pass).is_some_and(has_all)
-            }
-        }
-    }
-
-    /// Returns the number of hits at which the program ran, or is running.
-    pub(crate) fn runs(&self) -> usize {
-        let most = usize::try_from(self.point.max_hits).unwrap_or(usize::MAX);
-        match self.strategy {
-            Strategy::Run => self.began.load(),
-            // These programs do not remove their point.
-            _ => {
-                let hits = self.hits().saturating_sub(self.pass).min(most);
-                let missed = self.missed().saturating_sub(self.replaced.load());
-                hits.saturating_sub(missed)
-            }
-        }
-    }
-
-    /// Returns the number of hits that did not run the program because another was running on the
-    /// CPU.
-    pub(crate) fn missed(&self) -> usize {
-        self.missed.load()
     }
 
     /// Returns the number of runs that logged more than there was room for. Includes runs that lost

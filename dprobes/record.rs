@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records of runs, written to the channel or to klog.
+//! Records of runs: built in the channel, or from pieces for the channel or klog.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -18,7 +18,6 @@ use ferro_core::rpn::Target;
 use ferro_core::rpn::World;
 use ferro_core::rpn::FIELDS;
 use ferro_core::rpn::RECORD_LEN;
-use ferro_fast_relay::Channel;
 use ferro_fast_relay::Placed;
 use ferro_sys::trace::tracepoint::TaskInfo;
 
@@ -27,62 +26,45 @@ use crate::klog_text;
 use crate::raw::cpu_regs as this_cpu;
 use crate::raw::task;
 use crate::registers::Registers;
-
-/// Type of records in the channel.
-pub(crate) const KIND: u16 = 1;
-
-/// Format of the fields that `ferrotrace relay merge` shows without further knowledge.
-pub(crate) const FORMAT: &str = "name: dprobe
-ID: 1
-format:
-\tfield:u32 major;\toffset:0;\tsize:4;\tsigned:0;
-\tfield:u32 minor;\toffset:4;\tsize:4;\tsigned:0;
-\tfield:u16 fields;\toffset:8;\tsize:2;\tsigned:0;
-\tfield:u16 exception;\toffset:10;\tsize:2;\tsigned:0;
-\tfield:u32 cpu;\toffset:12;\tsize:4;\tsigned:0;
-";
+use crate::runtime::KIND;
 
 /// Record of a run, still in pieces.
-pub(crate) struct Record<'a, R> {
+pub(crate) struct RunRecord<'a, R> {
     outcome: &'a Outcome,
-    here: &'a HitContext<'a, R>,
+    ctx: &'a HitContext<'a, R>,
     data: [&'a [u8]; 2],
 }
 
 /// Returns the header of the record of a run.
 #[inline(always)]
-pub(crate) fn header<R: Registers>(outcome: &Outcome, here: &HitContext<'_, R>) -> RecordHeader {
+pub(crate) fn header<R: Registers>(outcome: &Outcome, ctx: &HitContext<'_, R>) -> RecordHeader {
     RecordHeader {
         major: outcome.major,
         minor: outcome.minor,
-        fields: here.point.output.fields,
+        fields: ctx.env.output.fields,
         exception: match outcome.end {
             End::Fault(fault) => fault.exception.bit(),
             _ => 0,
         },
-        cpu: here.cpu(),
+        cpu: ctx.cpu(),
     }
 }
 
-impl<'a, R: Registers> Record<'a, R> {
+impl<'a, R: Registers> RunRecord<'a, R> {
     #[inline(always)]
     pub(crate) fn new(
         outcome: &'a Outcome,
-        here: &'a HitContext<'a, R>,
+        ctx: &'a HitContext<'a, R>,
         data: [&'a [u8]; 2],
     ) -> Self {
-        Self {
-            outcome,
-            here,
-            data,
-        }
+        Self { outcome, ctx, data }
     }
 
     /// Passes the bytes of the record to `put`, a piece at a time.
     #[inline(always)]
     fn pieces(&self, mut put: impl FnMut(&[u8])) {
-        put(&header(self.outcome, self.here).to_bytes());
-        if self.here.point.output.fields != 0 {
+        put(&header(self.outcome, self.ctx).to_bytes());
+        if self.ctx.env.output.fields != 0 {
             self.fields(&mut put);
         }
         let [log, trace] = self.data;
@@ -94,7 +76,7 @@ impl<'a, R: Registers> Record<'a, R> {
 
     #[inline(never)]
     fn fields(&self, put: &mut impl FnMut(&[u8])) {
-        let chosen = |field: &&Field| self.here.point.output.fields & field.bit() != 0;
+        let chosen = |field: &&Field| self.ctx.env.output.fields & field.bit() != 0;
         for field in FIELDS.iter().filter(chosen) {
             let bytes = self.field(*field);
             put(bytes.get(..field.len()).unwrap_or_default());
@@ -102,8 +84,8 @@ impl<'a, R: Registers> Record<'a, R> {
     }
 
     fn field(&self, field: Field) -> [u8; 16] {
-        let here = self.here;
-        let register = |register| here.register(register).unwrap_or(0);
+        let ctx = self.ctx;
+        let register = |register| ctx.register(register).unwrap_or(0);
         let two = |low: u64, high: u64| (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
         match field {
             Field::ProcName => TaskInfo::current().comm,
@@ -115,7 +97,7 @@ impl<'a, R: Registers> Record<'a, R> {
             Field::SsEsp => two(register(Register::Ss), register(Register::Sp)),
             Field::CsEip => two(register(Register::Cs), register(Register::Ip)),
             Field::Psw => two(register(Register::Flags), 0),
-            Field::Upsw => two(here.user_register(Register::Flags).unwrap_or(0), 0),
+            Field::Upsw => two(ctx.user_register(Register::Flags).unwrap_or(0), 0),
             Field::Tsc => two(this_cpu::tsc(), 0),
         }
     }
@@ -135,17 +117,18 @@ impl<'a, R: Registers> Record<'a, R> {
     /// Returns the length of the record in bytes.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
-        let chosen = |field: &&Field| self.here.point.output.fields & field.bit() != 0;
+        let chosen = |field: &&Field| self.ctx.env.output.fields & field.bit() != 0;
         let fields: usize = FIELDS.iter().filter(chosen).map(|field| field.len()).sum();
         let data: usize = self.data.iter().map(|data| data.len()).sum();
         RECORD_LEN.saturating_add(fields).saturating_add(data)
     }
 
     /// Writes the record to the channel or to klog.
-    pub(crate) fn write(&self, channel: &Channel, target: Target) {
-        match target {
+    pub(crate) fn write(&self) {
+        match self.ctx.env.output.target {
             Target::Relay => {
                 // The channel counts records that do not fit.
+                let channel = &self.ctx.env.runtime.channel;
                 let _ = channel.reserve_timed(KIND, self.len(), |record| {
                     self.pieces(|piece| {
                         record.put(piece);
@@ -154,16 +137,16 @@ impl<'a, R: Registers> Record<'a, R> {
                 });
             }
             Target::Klog => {
-                klog_text::print(header(self.outcome, self.here), self.data.map(Entries::new));
+                klog_text::print(header(self.outcome, self.ctx), self.data.map(Entries::new));
             }
         }
     }
 }
 
-/// Record in the channel.
-struct InChannel<'a, 'b>(&'a mut Placed<'b>);
+/// Record that is built in the channel.
+struct ChannelRecord<'a, 'b>(&'a mut Placed<'b>);
 
-impl Room for InChannel<'_, '_> {
+impl Room for ChannelRecord<'_, '_> {
     #[inline(always)]
     fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
         self.0.put(at, bytes);
@@ -173,42 +156,16 @@ impl Room for InChannel<'_, '_> {
 /// Builds the record of a plain program in the channel. Returns false if the program has to be run;
 /// then at most padding, which readers skip, is left in the channel.
 #[inline(always)]
-pub(crate) fn place<F: Form, R: Registers>(
-    plain: &Plain,
-    here: &HitContext<'_, R>,
-    channel: &Channel,
-) -> bool {
+pub(crate) fn write_plain<F: Form, R: Registers>(plain: &Plain, ctx: &HitContext<'_, R>) -> bool {
     use ferro_fast_relay::Outcome;
 
+    let channel = &ctx.env.runtime.channel;
     let outcome = channel.place_timed(KIND, F::len(plain), |record| {
-        match F::write(plain, here, &mut InChannel(record)) {
+        match F::write(plain, ctx, &mut ChannelRecord(record)) {
             true => Outcome::Commit,
             false => Outcome::Discard,
         }
     });
     // The channel counts records that do not fit.
     outcome != Ok(Outcome::Discard)
-}
-
-/// Length of the most frequent records: with an entry of 16 bytes of memory, or of two words.
-const USUAL: usize = RECORD_LEN + 3 + 16;
-
-/// Writes a contiguous record.
-#[inline(always)]
-pub(crate) fn write(record: &[u8], channel: &Channel, target: Target) {
-    // The channel counts records that do not fit.
-    match target {
-        // The length is a constant, so that the compiler inlines the copy.
-        Target::Relay => match <&[u8; USUAL]>::try_from(record) {
-            Ok(record) => drop(channel.write_timed(KIND, record)),
-            Err(_) => write_long(record, channel),
-        },
-        Target::Klog => klog_text::print_bytes(record),
-    }
-}
-
-/// Writes a record of any length to the channel.
-#[inline(never)]
-fn write_long(record: &[u8], channel: &Channel) {
-    let _ = channel.write_timed(KIND, record);
 }

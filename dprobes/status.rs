@@ -16,19 +16,18 @@ use kernel::prelude::*;
 
 use crate::attachment::Attachment;
 use crate::attachment::DetachReason;
-use crate::attachment::Location;
 use crate::klog_text::KlogStatus;
-use crate::registry::Program;
-use crate::registry::ProgramPoint;
+use crate::program::Program;
+use crate::program::ProgramPoint;
 use crate::registry::Registry;
 
 impl Registry {
     /// Appends a line for each program and point, and the variables. New keys may be added later.
     pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
-        for program in &*self.shared.programs.lock() {
+        for program in &*self.programs.lock() {
             program.write(text)?;
         }
-        self.shared.globals.write("globals", text)?;
+        self.runtime.globals.write("globals", text)?;
         text.write_fmt(fmt!("{KlogStatus}"))
     }
 }
@@ -47,7 +46,8 @@ impl Program {
         };
         let writes = u8::from(self.set.flags & UNSAFE_WRITES != 0);
         text.write_fmt(fmt!(
-            "program kind={kind} major={} id={} locals={} globals={} jmpmax={} logmax={} target={target} writes={writes} name={}\n",
+            "program kind={kind} major={} id={} locals={} globals={} jmpmax={} logmax={} \
+             target={target} writes={writes} name={}\n",
             header.major,
             header.id,
             header.locals,
@@ -56,8 +56,8 @@ impl Program {
             header.logmax,
             *self.name
         ))?;
-        for slot in &self.slots {
-            slot.write(text)?;
+        for point in &self.points {
+            point.write(text)?;
         }
         self.locals.write("locals", text)
     }
@@ -69,67 +69,65 @@ impl ProgramPoint {
         match self.attachment.detach_reason() {
             _ if self.point.is_removed() => "removed",
             Some(DetachReason::UsedUp) => "disabled",
-            Some(DetachReason::Disarmed) if self.point.is_used_up() => "disabled",
+            Some(DetachReason::Disarmed) if self.point.counter.is_used_up() => "disabled",
             Some(DetachReason::Disarmed) => "disarmed",
             Some(DetachReason::Waiting) => "waiting",
             Some(DetachReason::Mismatch(_)) => "mismatch",
             Some(DetachReason::Invalid) => "invalid",
             Some(DetachReason::Unavailable) => "unavailable",
             Some(DetachReason::Refused) => "error",
-            None if self.point.is_used_up() => "disabled",
+            None if self.point.counter.is_used_up() => "disabled",
             None if self.attachment.is_replaced() => "replaced",
             None => "active",
         }
     }
 
-    /// Returns the number of hits that did not reach the point.
-    fn slot_missed(&self) -> usize {
-        self.missed.saturating_add(self.attachment.missed())
-    }
-
     /// Returns the address if known and not shown by the location; else 0.
     fn address(&self) -> usize {
-        match self.point.mailbox() {
-            Some(mailbox) => mailbox.watched(),
+        match self.point.watch_request() {
+            Some(request) => request.watched(),
             None => self.attachment.address(),
         }
     }
 
     fn write(&self, text: &mut TextBuffer) -> fmt::Result {
-        let point = &self.point.point;
-        let kind = match point.kind {
+        let definition = &self.point.definition;
+        let counter = &self.point.counter;
+        let kind = match definition.kind {
             PointKind::Breakpoint => "break",
             PointKind::WatchExecute => "x",
             PointKind::WatchWrite => "w",
             PointKind::WatchAccess => "rw",
             PointKind::WatchIo => "io",
         };
-        let missed = self.point.missed().saturating_add(self.slot_missed());
+        let missed = counter.missed().saturating_add(self.missed());
         text.write_fmt(fmt!(
-            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} waits={} address={:#x}{} place={}\n",
+            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} \
+             missed={missed} faults={} truncated={} max_hits={} pass_count={} waits={} \
+             address={:#x}{} place={}\n",
             self.state(),
-            point.major,
-            point.minor,
-            point.group,
-            point.kind_number,
-            self.point.hits(),
-            self.point.runs(),
+            definition.major,
+            definition.minor,
+            definition.group,
+            definition.kind_number,
+            counter.hits(),
+            counter.runs(),
             self.point.faults(),
             self.point.truncated(),
-            point.max_hits,
-            point.pass_count,
-            u8::from(self.attachment.waits(&self.point)),
+            definition.max_hits,
+            definition.pass_count,
+            u8::from(self.attachment.delays_records(&self.point)),
             self.address(),
-            Found(&self.attachment),
-            self.place
+            FoundOpcode(&self.attachment),
+            self.location
         ))
     }
 }
 
 /// First byte of the code, if that differs from the opcode that a point expects.
-struct Found<'a>(&'a Attachment);
+struct FoundOpcode<'a>(&'a Attachment);
 
-impl fmt::Display for Found<'_> {
+impl fmt::Display for FoundOpcode<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Attachment::Detached(DetachReason::Mismatch(Some(byte))) => {
@@ -137,19 +135,6 @@ impl fmt::Display for Found<'_> {
             }
             Attachment::Detached(DetachReason::Mismatch(None)) => f.write_str(" found=ftrace"),
             _ => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel(symbol, offset) | Self::Module(symbol, offset) => {
-                f.write_fmt(fmt!("{}+{offset:#x}", **symbol))
-            }
-            Self::Address(address) => f.write_fmt(fmt!("{address:#x}")),
-            Self::File(_, offset) => f.write_fmt(fmt!("{offset:#x}")),
-            Self::Later => f.write_str("later"),
         }
     }
 }

@@ -12,7 +12,7 @@ use ferro_core::rpn::Shape;
 use ferro_core::rpn::Tally;
 use ferro_core::rpn::Target;
 
-use crate::point::Output;
+use crate::runtime::Output;
 
 /// Strategy to run the program of a point.
 pub(crate) enum Strategy {
@@ -31,7 +31,7 @@ pub(crate) enum Strategy {
     /// Only logs, in another form.
     Steps(Plain),
     /// Is interpreted: all other programs.
-    Run,
+    Interpret,
 }
 
 impl Strategy {
@@ -54,7 +54,7 @@ impl Strategy {
                 Shape::Steps => Self::Steps(plain),
             }
         } else {
-            Self::Run
+            Self::Interpret
         }
     }
 }

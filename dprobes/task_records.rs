@@ -124,7 +124,7 @@ impl TaskRecords {
     }
 
     /// Drops the records of a task.
-    pub(crate) fn forget(&self, task: usize) {
+    pub(crate) fn drop_all(&self, task: usize) {
         while self.take(task).is_some() {}
     }
 }

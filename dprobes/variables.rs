@@ -8,12 +8,12 @@
 //! Contexts: making process; the rest any, NMI included.
 #![deny(unsafe_code)]
 
+use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::sync::shared_word::Word;
 use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
-
-use ferro_sys::fs::text_buffer::TextBuffer;
+use kernel::str::CString;
 
 /// Range of indexes of variables.
 #[derive(Clone, Copy)]
@@ -31,10 +31,10 @@ impl Range {
 }
 
 /// Values of variables before they were set to 0.
-pub(crate) struct OldValues {
+struct OldValues {
     /// Index of the first.
-    pub(crate) first: usize,
-    pub(crate) values: KVVec<usize>,
+    first: usize,
+    values: KVVec<usize>,
 }
 
 impl fmt::Display for OldValues {
@@ -73,23 +73,23 @@ impl Variables {
         self.0.get(index as usize)
     }
 
-    /// Allocates room for the values that [`Variables::take`] takes. Errors: -ENOMEM.
-    pub(crate) fn room(&self, range: Range) -> Result<OldValues> {
+    /// Allocates memory for the values of a range. Errors: -ENOMEM.
+    fn reserve(&self, range: Range) -> Result<OldValues> {
         Ok(OldValues {
             first: range.first,
-            values: KVVec::with_capacity(self.chosen(range).len(), GFP_KERNEL)?,
+            values: KVVec::with_capacity(self.slice(range).len(), GFP_KERNEL)?,
         })
     }
 
-    /// Sets the variables of a range to 0, and appends their values to `taken`, which has room.
-    /// Each is exchanged, so that no count of another CPU is lost.
-    pub(crate) fn take(&self, range: Range, taken: &mut OldValues) {
-        for word in self.chosen(range) {
-            let _ = taken.values.push_within_capacity(word.swap(0));
+    /// Sets the variables of a range to 0, and appends their values to `old`, which has room. Each
+    /// is exchanged, so that no count of another CPU is lost.
+    fn reset(&self, range: Range, old: &mut OldValues) {
+        for word in self.slice(range) {
+            let _ = old.values.push_within_capacity(word.swap(0));
         }
     }
 
-    fn chosen(&self, Range { first, last }: Range) -> &[Word] {
+    fn slice(&self, Range { first, last }: Range) -> &[Word] {
         let end = self.len().min(last.saturating_add(1));
         self.0.get(first..end).unwrap_or_default()
     }
@@ -101,5 +101,50 @@ impl Variables {
             text.write_fmt(fmt!(" {}", word.load()))?;
         }
         text.write_str("\n")
+    }
+}
+
+/// Values of variables before they were set to 0.
+#[derive(Default)]
+pub(crate) struct ResetReport {
+    /// Values of local variables, with the names of their programs.
+    locals: KVVec<(CString, OldValues)>,
+    globals: Option<OldValues>,
+}
+
+/// Sets variables to 0, once there is memory for all their previous values. `locals` has the
+/// names and the local variables of programs. Errors: -ENOMEM.
+pub(crate) fn reset<'a>(
+    locals: impl Iterator<Item = (&'a CStr, &'a Variables)> + Clone,
+    globals: Option<&Variables>,
+    range: Range,
+) -> Result<ResetReport> {
+    let mut report = ResetReport::default();
+    for (name, variables) in locals.clone() {
+        let name = CString::try_from_fmt(fmt!("{name}"))?;
+        report
+            .locals
+            .push((name, variables.reserve(range)?), GFP_KERNEL)?;
+    }
+    report.globals = globals.map(|globals| globals.reserve(range)).transpose()?;
+    for ((_, variables), (_, old)) in locals.zip(report.locals.iter_mut()) {
+        variables.reset(range, old);
+    }
+    if let (Some(globals), Some(old)) = (globals, &mut report.globals) {
+        globals.reset(range, old);
+    }
+    Ok(report)
+}
+
+impl ResetReport {
+    /// Appends a line for each program, and one for the global variables.
+    pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        for (name, old) in &self.locals {
+            text.write_fmt(fmt!("taken {old} name={}\n", **name))?;
+        }
+        match &self.globals {
+            Some(old) => text.write_fmt(fmt!("taken_globals {old}\n")),
+            None => Ok(()),
+        }
     }
 }

@@ -89,17 +89,17 @@ int ferro_dprobes_watch_error(struct ferro_dprobes_watch *watch);
 void *ferro_dprobes_watch_context(struct perf_event *event);
 
 /*
- * Makes the work item call a function when asked to. Context: process. Return: 0, or -EBUSY if it
- * has a function already.
+ * Gives the work item a function to call. Context: process. Return: 0, or -EBUSY if it has a
+ * function already.
  */
 int ferro_dprobes_worker_begin(void (*f)(const void *context), const void *with);
-/* Asks for a call; a call that has already begun does not count. Context: any, NMI included. */
+/* Queues the work item; a call that has already begun does not count. Context: any, NMI included. */
 void ferro_dprobes_worker_ask(void);
 /* Waits until the earlier requests are done. Context: process; sleeps. */
 void ferro_dprobes_worker_wait(void);
 /*
- * Waits likewise, then removes the function. No further requests may follow. Context: process;
- * sleeps.
+ * Waits likewise, then removes the function. The work item must not be queued after this.
+ * Context: process; sleeps.
  */
 void ferro_dprobes_worker_end(void);
 

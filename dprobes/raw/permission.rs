@@ -17,7 +17,7 @@ pub(crate) struct Permission(Alter);
 impl Permission {
     /// Returns a permission; `None` if lockdown forbids it, or the current task may not administer
     /// the system.
-    pub(crate) fn ask() -> Option<Self> {
+    pub(crate) fn obtain() -> Option<Self> {
         if !may_administer() || lockdown::forbids_writes() {
             return None;
         }
@@ -37,9 +37,7 @@ impl Permission {
         // means, too.
         unsafe { nofault::write_kernel(to, from) }
     }
-}
 
-impl Permission {
     /// Returns true if a byte that has just been read can be written, by writing its value back.
     pub(crate) fn can_write(&self, address: usize) -> bool {
         // SAFETY: The user has asked to be allowed to change any memory. An unmapped or read-only

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work item for requests of hits that have to sleep. The one of deferred_drop.c is unsuitable: modules
- * wait until that has nothing left, and programs may ask again and again.
+ * Work item for requests of hits that have to sleep. The one of deferred_drop.c is unsuitable:
+ * modules wait until it has nothing left, and programs may queue it again and again.
  *
- * Contexts: asking any, NMI included; the rest process.
+ * Contexts: queueing any, NMI included; the rest process.
  */
 #include <linux/errno.h>
 #include <linux/irq_work.h>
@@ -14,20 +14,20 @@
 static void (*run)(const void *context);
 static const void *context;
 
-static void run_it(struct work_struct *work)
+static void run_handler(struct work_struct *work)
 {
 	run(context);
 }
 
-static DECLARE_WORK(work, run_it);
+static DECLARE_WORK(work, run_handler);
 
 /* Work cannot be queued in an NMI. */
-static void queue(struct irq_work *unused)
+static void queue_from_irq(struct irq_work *unused)
 {
 	queue_work(system_dfl_wq, &work);
 }
 
-static DEFINE_IRQ_WORK(irq_work, queue);
+static DEFINE_IRQ_WORK(irq_work, queue_from_irq);
 
 int ferro_dprobes_worker_begin(void (*f)(const void *context), const void *with)
 {

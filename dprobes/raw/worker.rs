@@ -10,29 +10,29 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// Value that the work item calls.
-pub(crate) trait OnWork: Send + Sync + 'static {
+/// Handler of the work item.
+pub(crate) trait WorkHandler: Send + Sync + 'static {
     /// Handles the requests. Never called twice at the same time. Context: process; sleeps.
-    fn on_work(&self);
+    fn run(&self);
 }
 
-/// Worker. There is at most one at a time.
-pub(crate) struct Worker<T: OnWork> {
+/// Worker: the work item with its handler. There is at most one at a time.
+pub(crate) struct Worker<T: WorkHandler> {
     // Context of the work item.
-    _value: Arc<T>,
+    _handler: Arc<T>,
 }
 
-impl<T: OnWork> Worker<T> {
-    /// Starts a worker that calls `value` after [`ask`]. Errors: -EBUSY if there is a worker.
-    pub(crate) fn new(value: Arc<T>) -> Result<Self> {
-        let context: *const T = &raw const *value;
-        // SAFETY: `run()` takes the context for a `T`, which it is. The value stays in place until
-        // `drop()` has waited for the work item. Programs are unloaded before, so that no hit asks
-        // then. The module's exit always drops this.
+impl<T: WorkHandler> Worker<T> {
+    /// Starts a worker that calls the handler after [`queue`]. Errors: -EBUSY if there is a worker.
+    pub(crate) fn new(handler: Arc<T>) -> Result<Self> {
+        let context: *const T = &raw const *handler;
+        // SAFETY: `run()` takes the context for a `T`, which it is. The handler stays in place
+        // until `drop()` has waited for the work item. Programs are unloaded before, so that no hit
+        // queues it then. The module's exit always drops this.
         to_result(unsafe {
             bindings::ferro_dprobes_worker_begin(Some(Self::run), context.cast())
         })?;
-        Ok(Self { _value: value })
+        Ok(Self { _handler: handler })
     }
 
     /// # Safety
@@ -40,28 +40,28 @@ impl<T: OnWork> Worker<T> {
     /// `context` is a `T` that stays until this returns.
     unsafe extern "C" fn run(context: *const c_void) {
         // SAFETY: By the rules of this function.
-        unsafe { &*context.cast::<T>() }.on_work();
+        unsafe { &*context.cast::<T>() }.run();
     }
 }
 
-impl<T: OnWork> Drop for Worker<T> {
+impl<T: WorkHandler> Drop for Worker<T> {
     fn drop(&mut self) {
         // SAFETY: `new()` has begun it, and nothing else ends it.
         unsafe { bindings::ferro_dprobes_worker_end() };
     }
 }
 
-/// Asks the worker for a call that sees all earlier stores. A call that has already begun does not
-/// count. There has to be a worker.
-pub(crate) fn ask() {
-    // SAFETY: The only requirement is that there is a worker when it runs. The caller is a
-    // program's hit, and programs are loaded only while there is a worker.
+/// Queues the work item. The next call of the handler sees all earlier stores of the caller. A call
+/// that has already begun does not count. A worker must exist.
+pub(crate) fn queue() {
+    // SAFETY: The only requirement is a worker while it runs. The caller is a hit, or the handler
+    // itself, and programs are loaded only while there is a worker.
     unsafe { bindings::ferro_dprobes_worker_ask() };
 }
 
 /// Waits until the earlier requests are done. Context: process; sleeps; without locks that the
-/// worker takes.
-pub(crate) fn wait() {
+/// handler takes.
+pub(crate) fn flush() {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_dprobes_worker_wait() };
 }
