@@ -21,7 +21,6 @@ mod attachment;
 mod control;
 mod cpu_records;
 mod error;
-mod exit_action;
 mod hit_context;
 mod hit_counter;
 mod klog_text;
@@ -52,7 +51,7 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use crate::control::ControlFile;
-use crate::raw::exit_facility;
+use crate::raw::call_targets;
 use crate::raw::module_notifier;
 use crate::raw::watch::Cpus;
 use crate::raw::worker::Worker;
@@ -134,6 +133,6 @@ impl kernel::Module for DProbes {
 impl Drop for DProbes {
     fn drop(&mut self) {
         self.registry.remove_all();
-        exit_facility::finish();
+        call_targets::flush_core_dumps();
     }
 }

@@ -16,10 +16,9 @@ use ferro_sys::sync::shared_word::Word;
 use kernel::sync::Arc;
 
 use crate::raw::call_targets;
-use crate::raw::cpu_regs as this_cpu;
+use crate::raw::current;
 use crate::raw::permission::Permission;
 use crate::raw::regs::Regs;
-use crate::raw::task;
 use crate::registers::Registers;
 use crate::runtime::Output;
 use crate::runtime::Runtime;
@@ -78,7 +77,7 @@ impl<R: Registers> World for HitContext<'_, R> {
     #[inline(always)]
     fn register(&self, register: Register) -> Option<u64> {
         let value = self.regs.get(register);
-        value.or_else(|| this_cpu::register(register))
+        value.or_else(|| current::register(register))
     }
 
     fn set_register(&mut self, register: Register, value: u64) -> bool {
@@ -91,9 +90,9 @@ impl<R: Registers> World for HitContext<'_, R> {
     fn user_register(&self, register: Register) -> Option<u64> {
         let value = Regs::of_user()?.get(register);
         value.or_else(|| match register {
-            Register::FsBase | Register::GsBase => this_cpu::register(register),
+            Register::FsBase | Register::GsBase => current::register(register),
             Register::Ds | Register::Es | Register::Fs | Register::Gs => {
-                this_cpu::register(register)
+                current::register(register)
             }
             _ => None,
         })
@@ -171,13 +170,13 @@ impl<R: Registers> World for HitContext<'_, R> {
 
     fn port_in(&mut self, port: u16, width: u8) -> Option<u32> {
         let permission = self.env.permission.as_ref()?;
-        Some(this_cpu::port_in(permission, port, width))
+        Some(current::port_in(permission, port, width))
     }
 
     fn port_out(&mut self, port: u16, width: u8, value: u32) -> bool {
         match &self.env.permission {
             Some(permission) => {
-                this_cpu::port_out(permission, port, width, value);
+                current::port_out(permission, port, width, value);
                 true
             }
             None => false,
@@ -227,15 +226,15 @@ impl<R: Registers> World for HitContext<'_, R> {
     }
 
     fn task(&self) -> u64 {
-        task::address() as u64
+        current::task() as u64
     }
 
     fn process(&self) -> u32 {
-        task::ids().0
+        current::ids().0
     }
 
     fn thread(&self) -> u32 {
-        task::ids().1
+        current::ids().1
     }
 
     fn cpu(&self) -> u32 {

@@ -32,13 +32,13 @@ use ferro_sys::sync::shared_word::Word;
 use kernel::prelude::*;
 
 use crate::cpu_records::CpuRecords;
-use crate::exit_action;
 use crate::hit_context::HitContext;
 use crate::hit_context::PointEnv;
 use crate::hit_counter::HitCounter;
+use crate::raw::call_targets;
+use crate::raw::current;
 use crate::raw::regs::Regs;
 use crate::raw::scratch::PendingRecords;
-use crate::raw::task;
 use crate::record;
 use crate::record::header;
 use crate::record::RunRecord;
@@ -188,7 +188,7 @@ impl Point {
             self.env
                 .runtime
                 .task_records
-                .take_of(task::address(), self.number),
+                .take_of(current::task(), self.number),
         );
         let commit = Commit::InTask(address.unwrap_or(0) as usize);
         if !self.try_simple(regs.again(), commit) {
@@ -200,7 +200,7 @@ impl Point {
                 .env
                 .runtime
                 .task_records
-                .take_of(task::address(), self.number);
+                .take_of(current::task(), self.number);
             if let Some(pending) = pending {
                 self.env.runtime.write_task_record(&pending);
             }
@@ -346,7 +346,7 @@ impl Point {
                 self.note_end(outcome.end);
             }
             if !outcome.is_empty() {
-                let commit = match exit_action::is_asked(outcome.end) {
+                let commit = match has_exit_action(outcome.end) {
                     true => Commit::Now,
                     false => commit,
                 };
@@ -357,7 +357,7 @@ impl Point {
             }
             if outcome.end != End::Exit {
                 let [log, _] = outcome.data(memory);
-                exit_action::leave(&outcome, log);
+                perform_exit_action(&outcome, log);
             }
         }
     }
@@ -403,7 +403,7 @@ impl Point {
     /// Keeps a record of this length in the current task.
     #[inline(never)]
     fn keep_in_task(&self, address: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
-        let owner = (task::address(), self.number, address);
+        let owner = (current::task(), self.number, address);
         let records = &self.env.runtime.task_records;
         if !records.keep(owner, self.env.output.target, len, fill) {
             self.truncated.add(1);
@@ -453,5 +453,26 @@ impl Point {
     /// Returns true if its program has removed it.
     pub(crate) fn is_removed(&self) -> bool {
         self.is_removed.load() != 0
+    }
+}
+
+/// Returns true if a run asks for an action at its end, after which the kernel may not continue.
+#[inline(always)]
+fn has_exit_action(end: End) -> bool {
+    matches!(
+        end,
+        End::Debugger | End::CrashDump | End::CoreDump | End::Facility(_)
+    )
+}
+
+/// Performs the action that a run asks for at its end. `log` is the log of the run.
+#[cold]
+fn perform_exit_action(outcome: &Outcome, log: &[u8]) {
+    match outcome.end {
+        End::Debugger => call_targets::debugger(),
+        End::CrashDump => call_targets::crash(),
+        End::CoreDump => call_targets::core_dump(),
+        End::Facility(number) => call_targets::call_exit(number, outcome, log),
+        End::Exit | End::Abort | End::Remove | End::Fault(_) => (),
     }
 }

@@ -23,8 +23,7 @@ use ferro_sys::trace::tracepoint::TaskInfo;
 
 use crate::hit_context::HitContext;
 use crate::klog_text;
-use crate::raw::cpu_regs as this_cpu;
-use crate::raw::task;
+use crate::raw::current;
 use crate::registers::Registers;
 use crate::runtime::KIND;
 
@@ -90,15 +89,15 @@ impl<'a, R: Registers> RunRecord<'a, R> {
         match field {
             Field::ProcName => TaskInfo::current().comm,
             Field::Pid => {
-                let (process, thread) = task::ids();
+                let (process, thread) = current::ids();
                 two(u64::from(thread) << 32 | u64::from(process), 0)
             }
-            Field::Uid => two(task::uid().into(), 0),
+            Field::Uid => two(current::uid().into(), 0),
             Field::SsEsp => two(register(Register::Ss), register(Register::Sp)),
             Field::CsEip => two(register(Register::Cs), register(Register::Ip)),
             Field::Psw => two(register(Register::Flags), 0),
             Field::Upsw => two(ctx.user_register(Register::Flags).unwrap_or(0), 0),
-            Field::Tsc => two(this_cpu::tsc(), 0),
+            Field::Tsc => two(current::tsc(), 0),
         }
     }
 

@@ -17,8 +17,8 @@ use kernel::sync::Arc;
 use crate::cpu_records::CpuRecords;
 use crate::cpu_records::RECORD_MAX;
 use crate::klog_text;
+use crate::raw::current;
 use crate::raw::scratch::Scratch;
-use crate::raw::task;
 use crate::task_records::TaskRecord;
 use crate::task_records::TaskRecords;
 use crate::variables::Variables;
@@ -96,7 +96,7 @@ impl Runtime {
     /// or not. Writes the records of the instruction at `address` if it was executed; drops the
     /// rest.
     pub(crate) fn complete_in_task(&self, address: usize, is_executed: bool) {
-        let task = task::address();
+        let task = current::task();
         while let Some(pending) = self.task_records.take(task) {
             if is_executed && pending.address == address {
                 self.write_task_record(&pending);

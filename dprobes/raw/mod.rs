@@ -3,14 +3,12 @@
 //! Wrappers that need `unsafe`, for this engine only.
 
 pub(crate) mod call_targets;
-pub(crate) mod cpu_regs;
-pub(crate) mod exit_facility;
+pub(crate) mod current;
 pub(crate) mod module_notifier;
 pub(crate) mod permission;
 pub(crate) mod probed_file;
 pub(crate) mod regs;
 pub(crate) mod scratch;
-pub(crate) mod task;
 mod unregister_stage;
 pub(crate) mod uprobe;
 pub(crate) mod watch;
