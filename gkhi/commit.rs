@@ -31,7 +31,7 @@ struct Change {
     staged: Option<Target>,
     end: Target,
     /// New nodes for exits that have disarmed themselves and are armed again, by exit number.
-    renewed: KVec<(usize, Arc<Exit>)>,
+    new_nodes: KVec<(usize, Arc<Exit>)>,
 }
 
 /// Applies the staged change. An error leaves everything unchanged. The returned retire list has
@@ -48,17 +48,17 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error>
         changes.push(plan(hook, switch.as_ref())?, GFP_KERNEL)?;
     }
     // Two targets a hook: the present one and the intermediate one.
-    let mut grave = RetireList::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
+    let mut retire_list = RetireList::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
 
     // Nothing fails below: the retire list has room. Exits are marked armed before they can be
     // called, as they may ask for their state.
     for change in &changes {
-        renew(table, change.hook, &change.renewed);
+        arm_nodes(table, change.hook, &change.new_nodes);
     }
     let mut publish = |table: &mut Hooks, id: usize, target: Target| {
         let mut hooks = table.hooks_mut().iter_mut();
         if let Some(hook) = hooks.find(|h| h.id == id) {
-            let _ = hook.body.publisher.publish(target, &mut grave);
+            let _ = hook.body.publisher.publish(target, &mut retire_list);
         }
     };
     for change in changes.iter_mut() {
@@ -72,12 +72,12 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error>
     for change in changes {
         publish(table, change.hook, change.end);
     }
-    Ok(grave)
+    Ok(retire_list)
 }
 
 fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
     let hook_ref = hook.body.publisher.hook();
-    let mut renewed = KVec::new();
+    let mut new_nodes = KVec::new();
     let (mut now, mut later) = (KVec::new(), KVec::new());
     for exit in hook.exits() {
         if exit.state() == State::Armed {
@@ -85,9 +85,9 @@ fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
         }
         if exit.next() == State::Armed {
             let mut node = exit.body.node.clone();
-            if exit.state() != State::Armed && node.is_spent() {
+            if exit.state() != State::Armed && node.is_self_disarmed() {
                 node = Arc::new(exit.body.new_node(hook_ref), GFP_KERNEL)?;
-                renewed.push((exit.id, node.clone()), GFP_KERNEL)?;
+                new_nodes.push((exit.id, node.clone()), GFP_KERNEL)?;
             }
             later.push(node, GFP_KERNEL)?;
         }
@@ -101,7 +101,7 @@ fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
         hook: hook.id,
         staged,
         end,
-        renewed,
+        new_nodes,
     })
 }
 
@@ -140,7 +140,7 @@ fn chain(
 }
 
 /// Marks the exits of a hook that the change arms, before the first call.
-fn renew(table: &mut Hooks, hook: usize, renewed: &[(usize, Arc<Exit>)]) {
+fn arm_nodes(table: &mut Hooks, hook: usize, new_nodes: &[(usize, Arc<Exit>)]) {
     let mut hooks = table.hooks_mut().iter_mut();
     let Some(hook) = hooks.find(|h| h.id == hook) else {
         return;
@@ -149,7 +149,7 @@ fn renew(table: &mut Hooks, hook: usize, renewed: &[(usize, Arc<Exit>)]) {
         if exit.next() != State::Armed || exit.state() == State::Armed {
             continue;
         }
-        let node = renewed.iter().find(|(id, _)| *id == exit.id);
+        let node = new_nodes.iter().find(|(id, _)| *id == exit.id);
         exit.body.arm(node.map(|(_, node)| node.clone()));
         exit.body.counters.set_armed(true);
     }

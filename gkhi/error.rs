@@ -98,7 +98,7 @@ impl Error {
     }
 
     /// Logs the reason for refusing the hook or its exit, because several reasons share an errno.
-    pub(crate) fn tell(self, hook: &CStr, exit: Option<&CStr>) {
+    pub(crate) fn log_refusal(self, hook: &CStr, exit: Option<&CStr>) {
         let Some(reason) = self.reason().filter(|_| may_tell()) else {
             return;
         };

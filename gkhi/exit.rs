@@ -22,7 +22,7 @@ use ferro_sys::hook::typed::Open;
 use ferro_sys::hook::typed::ReturnValue;
 use ferro_sys::hook::typed::Spec;
 use ferro_sys::hook::Counters;
-use ferro_sys::hook::Note;
+use ferro_sys::hook::DeferredRelease;
 use kernel::prelude::*;
 
 use crate::context::check_context;
@@ -35,7 +35,7 @@ use crate::register;
 use crate::register::NewExit;
 use crate::register::Shape;
 use crate::transaction::apply;
-use crate::unregister::finish;
+use crate::unregister::release_or_defer;
 
 /// A registered exit, of a hook `H`, called under the condition `C`.
 ///
@@ -61,7 +61,7 @@ use crate::unregister::finish;
 pub struct Registered<H: Spec, C: Entry = AsIs> {
     id: ExitId,
     /// Always `Some` before the drop.
-    note: Option<KBox<Note>>,
+    release: Option<KBox<DeferredRelease>>,
     _hook: PhantomData<fn(H, C)>,
 }
 
@@ -116,7 +116,7 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
             parts.pin();
         }
         // Allocated before the registration, so that the drop cannot fail.
-        let mut note = Note::new().map_err(|_| Error::NoMemory)?;
+        let mut release = DeferredRelease::new().map_err(|_| Error::NoMemory)?;
         let (id, counters) = register::register(&NewExit {
             hook: H::NAME,
             name: self.name,
@@ -132,11 +132,11 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
             }),
             origin,
         })?;
-        register::own(id, exit);
-        set_exit(&mut note, id, counters);
+        register::set_object(id, exit);
+        set_exit(&mut release, id, counters);
         let registered = Registered {
             id,
-            note: Some(note),
+            release: Some(release),
             _hook: PhantomData,
         };
         if self.is_armed {
@@ -204,8 +204,8 @@ impl<H: Spec, C: Entry> Registered<H, C> {
 
 impl<H: Spec, C: Entry> Drop for Registered<H, C> {
     fn drop(&mut self) {
-        if let Some(note) = self.note.take() {
-            finish(note);
+        if let Some(release) = self.release.take() {
+            release_or_defer(release);
         }
     }
 }
@@ -256,7 +256,7 @@ impl<H: Spec, C: Entry> sealed::Numbered for Registered<H, C> {
     }
 
     fn counters(&self) -> Option<&Counters> {
-        self.note.as_ref().and_then(|note| note.counters())
+        self.release.as_ref().and_then(|release| release.counters())
     }
 }
 

@@ -38,12 +38,12 @@ pub(crate) struct ExitEntry {
     /// An address in the module that registered the exit; its function may be in another module.
     pub(crate) origin: usize,
     /// Rust object of the exit, dropped after the last call.
-    pub(crate) owned: Option<KBox<dyn Kept>>,
+    pub(crate) object: Option<KBox<dyn ExitObject>>,
 }
 
 /// A Rust exit of any type, kept only to be dropped.
-pub(crate) trait Kept: Send + Sync {}
-impl<E: Send + Sync> Kept for E {}
+pub(crate) trait ExitObject: Send + Sync {}
+impl<E: Send + Sync> ExitObject for E {}
 
 impl ExitEntry {
     /// Returns the counters of the exit.
@@ -85,7 +85,7 @@ impl ExitEntry {
     pub(crate) fn arm(&mut self, node: Option<Arc<Exit>>) {
         if let Some(node) = node {
             self.node = node;
-            self.counters.note_renewed();
+            self.counters.note_replaced();
         }
         self.quiet = false;
         self.armings = self.armings.wrapping_add(1);

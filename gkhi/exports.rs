@@ -10,9 +10,9 @@ use ferro_core::hooks::Op;
 use ferro_core::hooks::Priority;
 use ferro_sys::hook;
 use ferro_sys::hook::Condition;
+use ferro_sys::hook::DeferredRelease;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Module;
-use ferro_sys::hook::Note;
 use ferro_sys::hook::Parts;
 use kernel::bindings;
 use kernel::ffi::c_int;
@@ -68,7 +68,7 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     // SAFETY: The pointer is not NULL. By the header it is a string, too.
     let name = unsafe { CStr::from_char_ptr(record.name) };
     let flags = flags_of(record.flags & !PINNED).ok_or(Error::BadFlags);
-    let (priority, condition) = flags.inspect_err(|error| error.tell(hook, Some(name)))?;
+    let (priority, condition) = flags.inspect_err(|error| error.log_refusal(hook, Some(name)))?;
     // SAFETY: By the rules of this function the registry may call the function until the record is
     // deregistered, which waits for the calls.
     let mut parts = unsafe { Parts::new(function, condition, record.data, pointer) };
@@ -193,7 +193,7 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(
         hook.ok_or(Error::Missing)
-            .and_then(|hook| hook_registration::identify(hook, false).map(|_| ())),
+            .and_then(|hook| hook_registration::register_hook(hook, false).map(|_| ())),
     )
 }
 
@@ -242,17 +242,17 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 /// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_tidy() {
-    transaction::tidy();
+    transaction::remove_self_disarmed();
 }
 
 /// # Safety
 ///
-/// `note` has been deferred and has no other user. Called by `rust/sys/hook/hook.c`.
+/// `release` has been deferred and has no other user. Called by `rust/sys/hook/hook.c`.
 #[export]
-unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
-    if let Some(note) = NonNull::new(note) {
+unsafe extern "C" fn ferro_hook_late(release: *mut bindings::ferro_hook_note) {
+    if let Some(release) = NonNull::new(release) {
         // SAFETY: By the rules of this function.
-        unregister::finish(unsafe { Note::of(note) });
+        unregister::release_or_defer(unsafe { DeferredRelease::of(release) });
     }
 }
 
@@ -263,7 +263,7 @@ unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
 /// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_settle() {
-    reaper::settle();
+    reaper::reap();
 }
 
 /// Called by `rust/sys/hook/hook.c`.

@@ -69,4 +69,4 @@ pub use ferro_sys::hook::typed::Param;
 pub use ferro_sys::hook::typed::Spec;
 pub use ferro_sys::hook::typed::WithCpusStopped;
 pub use ferro_sys::hook::typed::WithIrqsOff;
-pub use registered_hook::Identified;
+pub use registered_hook::RegisteredHook;

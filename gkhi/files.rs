@@ -144,7 +144,7 @@ fn list() -> Result<KVVec<u8>> {
 
 fn write_hook(text: &mut TextBuffer, hook: &Hook) -> fmt::Result {
     let (entry, hook_ref) = (&hook.body, hook.body.publisher.hook());
-    let armed = |g: &ExitEntry, state| state == State::Armed && !g.node.is_spent();
+    let armed = |g: &ExitEntry, state| state == State::Armed && !g.node.is_self_disarmed();
     let (mut hits, mut active) = (entry.past_hits.wrapping_add(entry.dispatches.sum()), false);
     for exit in hook.exits() {
         hits = hits.wrapping_add(exit.body.counters().direct_hits());

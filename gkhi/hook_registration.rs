@@ -28,12 +28,12 @@ use crate::registry::with;
 
 /// Registers a hook, or logs the reason for refusing it, and returns its number. `typed` is true
 /// for a hook that was defined in Rust.
-pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
+pub(crate) fn register_hook(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     let name = hook.name().unwrap_or_default();
-    try_identify(hook, typed).inspect_err(|error| error.tell(name, None))
+    try_register_hook(hook, typed).inspect_err(|error| error.log_refusal(name, None))
 }
 
-fn try_identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
+fn try_register_hook(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     check_context()?;
     let name = hook.name().ok_or(Error::BadName)?;
     if !is_name(name) || is_reserved(name) {
@@ -83,7 +83,7 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
     check_context()?;
     let lock_files = lock_files();
     // The retired targets leave this block, because waiting for them needs the registry unlocked.
-    let (grave, entry, files, mut watched) = with(|registry| {
+    let (retire_list, entry, files, mut watched) = with(|registry| {
         let mut hooks = registry.table.hooks().iter();
         let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
         let (id, mut ids) = (hook.id, KVec::new());
@@ -93,7 +93,7 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
         let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
         let watched = registry.watch(&ids)?;
         registry.table.prepare_delete(id)?;
-        let (grave, _) = registry.change(Op::Disarm, &ids)?;
+        let (retire_list, _) = registry.change(Op::Disarm, &ids)?;
         // This cannot fail: the table has room.
         let entry = registry.table.delete(id).ok();
         for id in ids {
@@ -101,14 +101,14 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
                 let _ = files.push_within_capacity(file);
             }
         }
-        Ok::<_, Error>((grave, entry, files, watched))
+        Ok::<_, Error>((retire_list, entry, files, watched))
     })?;
     drop(files);
     let (dir, publisher) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.publisher)));
     drop(dir);
     drop(lock_files);
     // An exit that still sleeps where it must not keeps the data that it needs.
-    let _ = finish_change(grave, &mut watched);
+    let _ = finish_change(retire_list, &mut watched);
     drop(publisher);
     Ok(())
 }

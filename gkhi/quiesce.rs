@@ -12,7 +12,7 @@ use kernel::prelude::*;
 use crate::error::Error;
 use crate::exit_entry::ExitEntry;
 use crate::kvec_lists::Exit;
-use crate::reaper::settle_if_needed;
+use crate::reaper::reap_if_needed;
 use crate::registry::with;
 use crate::registry::Registry;
 use crate::retired::Stage;
@@ -43,52 +43,52 @@ impl Registry {
 
     /// Returns a watched exit, unless it has been armed again.
     fn watched(&self, one: &Watched) -> Option<&ExitEntry> {
-        let leaving = self.leaving.iter().find(|l| l.id == one.id);
-        let leaving = leaving.map(|l| &l.exit);
-        leaving.or_else(|| {
+        let retired = self.retired.iter().find(|l| l.id == one.id);
+        let retired = retired.map(|l| &l.exit);
+        retired.or_else(|| {
             let same = |e: &&Exit| e.id == one.id && e.body.armings == one.armings;
             self.table.exits().find(same).map(|e| &e.body)
         })
     }
 
     /// Records the state of the exits before the wait.
-    fn look(&self, watched: &mut [Watched]) {
+    fn sample(&self, watched: &mut [Watched]) {
         for one in watched {
             let exit = self.watched(one);
             one.rest = exit.and_then(|exit| exit.counters.at_rest());
         }
     }
 
-    /// Returns true if a watched exit has been called since `look()`, or is being called.
-    fn has_stirred(&self, one: &Watched) -> bool {
+    /// Returns true if a watched exit has been called since `sample()`, or is being called.
+    fn was_called(&self, one: &Watched) -> bool {
         let rests = |exit: &ExitEntry| one.rest.is_some() && exit.counters.at_rest() == one.rest;
         self.watched(one).is_some_and(|exit| !rests(exit))
     }
 
     /// Returns true if an exit sleeps where it must not, in a chain of this retire list or an
     /// earlier one. The exits after it may still be called.
-    fn has_called_chain(&self, grave: &RetireList) -> bool {
+    fn has_called_chain(&self, retire_list: &RetireList) -> bool {
         // Another waiter may have retired the chain before this change.
-        let others = self.waiting > usize::from(grave.has_counted_chain());
-        others || grave.has_called_chain() || self.unquiet.has_called_chain()
+        let others = self.waiting > usize::from(retire_list.has_counted_chain());
+        others || retire_list.has_called_chain() || self.busy.has_called_chain()
     }
 
     /// Prevents further calls of these exits, even by a dispatch that has begun before and sleeps
     /// in another exit where it must not.
-    fn cut_off(&self, watched: &[Watched]) {
+    fn disarm_running(&self, watched: &[Watched]) {
         for exit in watched.iter().filter_map(|one| self.watched(one)) {
-            exit.node.spend();
+            exit.node.self_disarm();
         }
     }
 
     /// Records that these exits and the retire list have been waited for. Returns
     /// [`Error::StillCalled`] if an exit that is still registered has not finished.
-    fn note_waited(&mut self, grave: RetireList, watched: &[Watched]) -> Result<(), Error> {
-        self.waiting -= usize::from(grave.has_counted_chain());
-        self.unquiet.bury(grave);
+    fn note_waited(&mut self, retire_list: RetireList, watched: &[Watched]) -> Result<(), Error> {
+        self.waiting -= usize::from(retire_list.has_counted_chain());
+        self.busy.retire(retire_list);
         let mut result = Ok(());
         for one in watched {
-            let quiet = !self.has_stirred(one);
+            let quiet = !self.was_called(one);
             match self.table.exit_mut(one.id) {
                 Some(exit) if exit.body.armings == one.armings => {
                     exit.body.quiet |= quiet;
@@ -103,13 +103,13 @@ impl Registry {
     }
 
     /// Records the end of the wait for exits that were deregistered.
-    pub(crate) fn note_left(&mut self, watched: &[Watched]) {
+    pub(crate) fn note_quiesced(&mut self, watched: &[Watched]) {
         for one in watched {
-            let quiet = !self.has_stirred(one);
-            if let Some(leaving) = self.leaving.iter_mut().find(|l| l.id == one.id) {
-                leaving.stage = match quiet {
-                    true => Stage::Quiet,
-                    false => Stage::Abandoned,
+            let quiet = !self.was_called(one);
+            if let Some(retired) = self.retired.iter_mut().find(|l| l.id == one.id) {
+                retired.stage = match quiet {
+                    true => Stage::Quiesced,
+                    false => Stage::Busy,
                 };
             }
         }
@@ -121,25 +121,28 @@ impl Registry {
 /// This does not wait for an exit that sleeps where it must not, as that may be the caller. The
 /// chain to which it returns is kept until it has returned, and that dispatch calls none of these
 /// exits.
-pub(crate) fn finish_change(mut grave: RetireList, watched: &mut [Watched]) -> Result<(), Error> {
-    with(|registry| registry.look(watched));
-    grave.wait();
+pub(crate) fn finish_change(
+    mut retire_list: RetireList,
+    watched: &mut [Watched],
+) -> Result<(), Error> {
+    with(|registry| registry.sample(watched));
+    retire_list.wait();
     let again = with(|registry| {
-        let called = !watched.is_empty() && registry.has_called_chain(&grave);
+        let called = !watched.is_empty() && registry.has_called_chain(&retire_list);
         if called {
-            registry.cut_off(watched);
+            registry.disarm_running(watched);
         }
         // An exit that has slept during the wait may be about to return.
-        let again = called || watched.iter().any(|one| registry.has_stirred(one));
+        let again = called || watched.iter().any(|one| registry.was_called(one));
         if again {
-            registry.look(watched);
+            registry.sample(watched);
         }
         again
     });
     if again {
-        grave.wait();
+        retire_list.wait();
     }
-    let result = with(|registry| registry.note_waited(grave, watched));
-    settle_if_needed();
+    let result = with(|registry| registry.note_waited(retire_list, watched));
+    reap_if_needed();
     result
 }

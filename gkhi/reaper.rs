@@ -5,36 +5,36 @@
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
 
-use ferro_sys::hook::settle_later;
+use ferro_sys::hook::reap_later;
 use ferro_sys::hook::wait_for_exits;
 
 use crate::registry::with;
 use crate::registry::Registry;
-use crate::retired::Leaving;
+use crate::retired::RetiredExit;
 use crate::retired::Stage;
 
 impl Registry {
-    /// Returns true if there is work for [`settle`].
-    fn is_unsettled(&self) -> bool {
-        let unsettled = |l: &Leaving| matches!(l.stage, Stage::Abandoned | Stage::Resting(_));
-        !self.unquiet.is_empty() || self.leaving.iter().any(unsettled)
+    /// Returns true if there is work for [`reap`].
+    fn has_work(&self) -> bool {
+        let still_busy = |l: &RetiredExit| matches!(l.stage, Stage::Busy | Stage::Resting(_));
+        !self.busy.is_empty() || self.retired.iter().any(still_busy)
     }
 }
 
 /// Drops these exits, except the ones that a CPU may still run.
-pub(crate) fn drop_left(wanted: impl Fn(&Leaving) -> bool) {
+pub(crate) fn drop_quiesced(wanted: impl Fn(&RetiredExit) -> bool) {
     let take = |registry: &mut Registry| {
-        let is_quiet = |l: &&mut Leaving| l.stage == Stage::Quiet && wanted(l);
-        let quiet = registry.leaving.iter_mut().find(is_quiet)?;
+        let is_quiet = |l: &&mut RetiredExit| l.stage == Stage::Quiesced && wanted(l);
+        let quiet = registry.retired.iter_mut().find(is_quiet)?;
         quiet.stage = Stage::Dropping;
-        Some((quiet.id, quiet.exit.owned.take()))
+        Some((quiet.id, quiet.exit.object.take()))
     };
-    while let Some((id, owned)) = with(take) {
+    while let Some((id, object)) = with(take) {
         // The drop may call the registry.
-        drop(owned);
+        drop(object);
         drop(with(|registry| {
-            let at = registry.leaving.iter().position(|l| l.id == id)?;
-            registry.leaving.remove(at).ok()
+            let at = registry.retired.iter().position(|l| l.id == id)?;
+            registry.retired.remove(at).ok()
         }));
     }
 }
@@ -42,15 +42,13 @@ pub(crate) fn drop_left(wanted: impl Fn(&Leaving) -> bool) {
 /// Looks for exits that were still running after the wait and have returned since. Defers their
 /// drop, because a drop may wait for any lock. Schedules itself again if some are left. Context: a
 /// work item.
-pub(crate) fn settle() {
+pub(crate) fn reap() {
     let any_rests = with(|registry| {
-        registry.unquiet.settle();
+        registry.busy.reap();
         let mut any = false;
-        for leaving in registry.leaving.iter_mut() {
-            if let (Stage::Abandoned, Some(rest)) =
-                (&leaving.stage, leaving.exit.counters.at_rest())
-            {
-                leaving.stage = Stage::Resting(rest);
+        for retired in registry.retired.iter_mut() {
+            if let (Stage::Busy, Some(rest)) = (&retired.stage, retired.exit.counters.at_rest()) {
+                retired.stage = Stage::Resting(rest);
                 any = true;
             }
         }
@@ -61,28 +59,28 @@ pub(crate) fn settle() {
         wait_for_exits();
     }
     let rested = |registry: &mut Registry| {
-        for leaving in registry.leaving.iter_mut() {
-            if let Stage::Resting(rest) = &leaving.stage {
-                if leaving.exit.counters.at_rest() != Some(*rest) {
-                    leaving.stage = Stage::Abandoned;
+        for retired in registry.retired.iter_mut() {
+            if let Stage::Resting(rest) = &retired.stage {
+                if retired.exit.counters.at_rest() != Some(*rest) {
+                    retired.stage = Stage::Busy;
                     continue;
                 }
-                leaving.stage = Stage::Quiet;
-                if let Some(note) = leaving.note.take() {
-                    return Some(note);
+                retired.stage = Stage::Quiesced;
+                if let Some(release) = retired.release.take() {
+                    return Some(release);
                 }
             }
         }
         None
     };
-    while let Some(note) = with(rested) {
-        note.defer();
+    while let Some(release) = with(rested) {
+        release.defer();
     }
-    settle_if_needed();
+    reap_if_needed();
 }
 
-pub(crate) fn settle_if_needed() {
-    if with(|registry| registry.is_unsettled()) {
-        settle_later();
+pub(crate) fn reap_if_needed() {
+    if with(|registry| registry.has_work()) {
+        reap_later();
     }
 }

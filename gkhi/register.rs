@@ -23,7 +23,7 @@ use crate::context::check_context;
 use crate::debugfs_nodes;
 use crate::error::Error;
 use crate::exit_entry::ExitEntry;
-use crate::exit_entry::Kept;
+use crate::exit_entry::ExitObject;
 use crate::hook_entry::HookEntry;
 use crate::kvec_lists::Exit;
 use crate::name::is_name;
@@ -74,7 +74,7 @@ fn fits(shape: &Shape, entry: &HookEntry) -> bool {
 
 /// Registers an exit, or logs the reason for refusing it. Returns its number and its counters.
 pub(crate) fn register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
-    try_register(new).inspect_err(|error| error.tell(new.hook, Some(new.name)))
+    try_register(new).inspect_err(|error| error.log_refusal(new.hook, Some(new.name)))
 }
 
 fn try_register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
@@ -129,7 +129,7 @@ fn try_register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
             armings: 0,
             file: None,
             origin: new.origin,
-            owned: None,
+            object: None,
         };
         let id = registry.table.register(hook_id, new.priority, entry)?;
         let dir = registry.hook(|h| h.publisher.hook() == hook_ref);
@@ -144,11 +144,11 @@ fn try_register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
 }
 
 /// Gives the registry the Rust object of an exit.
-pub(crate) fn own(id: ExitId, owned: KBox<dyn Kept>) {
-    let mut owned = Some(owned);
+pub(crate) fn set_object(id: ExitId, object: KBox<dyn ExitObject>) {
+    let mut object = Some(object);
     with(|registry| {
         if let Some(exit) = registry.table.exit_mut(id.0) {
-            exit.body.owned = owned.take();
+            exit.body.object = object.take();
         }
     });
     // A remaining object is dropped without the lock. The exit has just been deregistered, and has

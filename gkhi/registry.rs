@@ -17,7 +17,7 @@
 
 use ferro_core::hooks::State;
 use ferro_core::hooks::Table;
-use ferro_sys::hook::Unquiet;
+use ferro_sys::hook::BusyList;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::prelude::*;
@@ -29,7 +29,7 @@ use crate::kvec_lists::Exit;
 use crate::kvec_lists::Hook;
 use crate::kvec_lists::Hooks;
 use crate::raw::locks::registry_mutex;
-use crate::retired::Leaving;
+use crate::retired::RetiredExit;
 
 /// The registry, usable before any initcall.
 static REGISTRY: StaticMutex<Option<Registry>> = registry_mutex(None);
@@ -38,8 +38,8 @@ static REGISTRY: StaticMutex<Option<Registry>> = registry_mutex(None);
 pub(crate) struct Registry {
     pub(crate) table: Hooks,
     pub(crate) root: Option<Root>,
-    pub(crate) leaving: KVec<Leaving>,
-    pub(crate) unquiet: Unquiet,
+    pub(crate) retired: KVec<RetiredExit>,
+    pub(crate) busy: BusyList,
     /// Number of retire lists with a counted chain that are being waited for.
     pub(crate) waiting: usize,
 }
@@ -50,13 +50,14 @@ impl Registry {
     }
 
     /// Records exits that have disarmed themselves.
-    pub(crate) fn note_spent(&mut self) {
+    pub(crate) fn note_self_disarmed(&mut self) {
         loop {
-            let is_spent = |e: &&Exit| e.state() == State::Armed && e.body.node.is_spent();
-            let Some(id) = self.table.exits().find(is_spent).map(|e| e.id) else {
+            let is_self_disarmed =
+                |e: &&Exit| e.state() == State::Armed && e.body.node.is_self_disarmed();
+            let Some(id) = self.table.exits().find(is_self_disarmed).map(|e| e.id) else {
                 return;
             };
-            self.table.spend(id);
+            self.table.self_disarm(id);
         }
     }
 }
@@ -71,8 +72,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
     f(lock().get_or_insert_with(|| Registry {
         table: Table::new(),
         root: None,
-        leaving: KVec::new(),
-        unquiet: Unquiet::new(),
+        retired: KVec::new(),
+        busy: BusyList::new(),
         waiting: 0,
     }))
 }
@@ -85,7 +86,7 @@ pub(crate) fn is_armed(handle: Handle) -> bool {
             e.id == handle.id
                 && e.body.parts.record_address() == handle.record
                 && e.state() == State::Armed
-                && !e.body.node.is_spent()
+                && !e.body.node.is_self_disarmed()
         })
     })
 }

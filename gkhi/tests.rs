@@ -18,10 +18,10 @@ mod suite {
     use crate::CpusStopped;
     use crate::Error;
     use crate::ExitOn;
-    use crate::Identified;
     use crate::Outcome;
     use crate::Priority;
     use crate::Registered;
+    use crate::RegisteredHook;
     use crate::WithCpusStopped;
     use crate::WithIrqsOff;
     use ferro_sys::hook_is_active;
@@ -81,7 +81,7 @@ mod suite {
 
     #[test]
     fn a_dormant_hook_calls_nobody() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         let exit = Registered::<Sum>::builder(c"exit")
             .disarmed()
             .register_exit(Digit(1))?;
@@ -98,7 +98,7 @@ mod suite {
 
     #[test]
     fn exits_are_called_in_order() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         let last = Registered::<Sum>::builder(c"last")
             .priority(Priority::Last)
             .disarmed()
@@ -131,7 +131,7 @@ mod suite {
 
     #[test]
     fn parameters_arrive_and_change() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         let _exit = Registered::<Sum>::builder(c"exit")
             .priority(Priority::Only)
             .register(|call, (by, sum, negative)| {
@@ -144,9 +144,9 @@ mod suite {
 
     #[test]
     fn another_type_is_refused() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         assert_eq!(
-            Identified::register(&other::SUM).err(),
+            RegisteredHook::register(&other::SUM).err(),
             Some(Error::NameTaken)
         );
         let other = Registered::<other::OtherSum>::builder(c"x")
@@ -158,7 +158,7 @@ mod suite {
 
     #[test]
     fn a_pinned_exit_is_called_in_any_case() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         let first = Registered::<Sum>::builder(c"first")
             .priority(Priority::First)
             .disarmed()
@@ -183,7 +183,7 @@ mod suite {
 
     #[test]
     fn whoever_is_not_0_ends_the_dispatch() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         let first = Registered::<Sum>::builder(c"first")
             .priority(Priority::First)
             .disarmed()
@@ -208,7 +208,7 @@ mod suite {
 
     #[test]
     fn an_exit_can_answer_for_the_function() -> Result {
-        let _hook = Identified::register(&ASK)?;
+        let _hook = RegisteredHook::register(&ASK)?;
         let exit = Registered::<Ask>::builder(c"answer")
             .priority(Priority::Only)
             .disarmed()
@@ -225,7 +225,7 @@ mod suite {
 
     #[test]
     fn an_exit_can_disarm_itself() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         let exit = Registered::<Sum>::builder(c"once")
             .priority(Priority::First)
             .disarmed()
@@ -268,7 +268,7 @@ mod suite {
 
     #[test]
     fn an_exit_is_looked_at_without_the_lock() -> Result {
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         let exit = Registered::<Sum>::builder(c"exit").register_exit(Digit(1))?;
         fire(1);
         // Another CPU that took this lock now would wait forever.
@@ -282,8 +282,8 @@ mod suite {
 
     #[test]
     fn conditions_hold() -> Result {
-        let _ask = Identified::register(&ASK)?;
-        let _bare = Identified::register(&BARE)?;
+        let _ask = RegisteredHook::register(&ASK)?;
+        let _bare = RegisteredHook::register(&BARE)?;
         let exit = Registered::<Ask, _>::builder(c"stopped")
             .priority(Priority::Only)
             .register_exit(Stopped)?;
@@ -303,7 +303,7 @@ mod suite {
 
     #[test]
     fn the_cpus_are_not_stopped_for_everybody() -> Result {
-        let _bare = Identified::register(&BARE)?;
+        let _bare = RegisteredHook::register(&BARE)?;
         let no = Registered::<Bare, WithCpusStopped>::builder(c"x")
             .priority(Priority::Only)
             .register(|_, ()| Answer::Continue);
@@ -328,8 +328,8 @@ mod suite {
                 .register_exit(Digit(1))
         };
         assert_eq!(new(c"a", Priority::First).err(), Some(Error::NoHook));
-        let hook = Identified::register(&SUM)?;
-        assert_eq!(Identified::register(&SUM).err(), Some(Error::Already));
+        let hook = RegisteredHook::register(&SUM)?;
+        assert_eq!(RegisteredHook::register(&SUM).err(), Some(Error::Already));
         let a = new(c"a", Priority::First)?;
         assert_eq!(new(c"b", Priority::First).err(), Some(Error::FirstTaken));
         assert_eq!(new(c"b", Priority::Only).err(), Some(Error::Occupied));
@@ -351,7 +351,7 @@ mod suite {
         assert_eq!(only.arm().err(), Some(Error::Deleted));
         assert_eq!(only.disarm(), Ok(()));
         // The name is free again, and the old exit stays unregistered.
-        let _hook = Identified::register(&SUM)?;
+        let _hook = RegisteredHook::register(&SUM)?;
         assert_eq!(only.arm().err(), Some(Error::Deleted));
         let again = new(c"a", Priority::Only)?;
         again.arm()?;

@@ -18,60 +18,60 @@ use crate::handle::Handle;
 use crate::kvec_lists::Exit;
 use crate::quiesce::finish_change;
 use crate::raw::locks::lock_files;
-use crate::reaper::drop_left;
-use crate::reaper::settle_if_needed;
+use crate::reaper::drop_quiesced;
+use crate::reaper::reap_if_needed;
 use crate::registry::with;
 use crate::registry::Registry;
-use crate::retired::Leaving;
+use crate::retired::RetiredExit;
 use crate::retired::Stage;
 
 impl Registry {
     /// Applies a change to all of these exits, or to none. Returns the retired targets for
-    /// [`finish_change`], and the files of deregistered exits, which are in `leaving` until then.
+    /// [`finish_change`], and the files of deregistered exits, which are in `retired` until then.
     pub(crate) fn change(
         &mut self,
         op: Op,
         ids: &[usize],
     ) -> Result<(RetireList, KVec<ExitFile>), Error> {
-        self.note_spent();
+        self.note_self_disarmed();
         let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
-        self.leaving.reserve(ids.len(), GFP_KERNEL)?;
+        self.retired.reserve(ids.len(), GFP_KERNEL)?;
         self.table.stage(op, ids)?;
         let applied = commit::apply(&mut self.table, ids.len());
-        let mut grave = applied.inspect_err(|_| self.table.abort())?;
+        let mut retire_list = applied.inspect_err(|_| self.table.abort())?;
         if op != Op::Arm {
             for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
                 if !exit.body.quiet {
                     // The list has room for one of each.
-                    let _ = grave.note(&exit.body.readers);
+                    let _ = retire_list.add_readers(&exit.body.readers);
                 }
             }
         }
         for hook in self.table.hooks_mut() {
-            let leaving = hook.exits().iter().filter(|e| e.next() == State::Gone);
-            let hits = leaving.map(|e| e.body.counters.direct_hits());
+            let retired = hook.exits().iter().filter(|e| e.next() == State::Gone);
+            let hits = retired.map(|e| e.body.counters.direct_hits());
             let hits = hits.fold(0, usize::wrapping_add);
             hook.body.past_hits = hook.body.past_hits.wrapping_add(hits);
         }
-        let leaving = &mut self.leaving;
+        let retired = &mut self.retired;
         self.table.commit(|mut exit| {
             // Both lists have room for all of them.
             if let Some(file) = exit.body.file.take() {
                 let _ = files.push_within_capacity(file);
             }
             exit.body.counters.set_armed(false);
-            let _ = leaving.push_within_capacity(Leaving {
+            let _ = retired.push_within_capacity(RetiredExit {
                 id: exit.id,
                 exit: exit.body,
-                stage: Stage::Waiting,
-                note: None,
+                stage: Stage::Quiescing,
+                release: None,
             });
         });
         for exit in self.table.exits() {
             exit.body.counters.set_armed(exit.state() == State::Armed);
         }
-        self.waiting += usize::from(grave.has_counted_chain());
-        Ok((grave, files))
+        self.waiting += usize::from(retire_list.has_counted_chain());
+        Ok((retire_list, files))
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
         ids.push(handle.id, GFP_KERNEL)?;
     }
     let lock_files = (op == Op::Deregister).then(lock_files);
-    let (grave, files, mut watched) = with(|registry| {
+    let (retire_list, files, mut watched) = with(|registry| {
         for handle in handles {
             let same =
                 |e: &Exit| e.id == handle.id && e.body.parts.record_address() == handle.record;
@@ -94,36 +94,38 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
             }
         }
         let watched = registry.watch(&ids)?;
-        let (grave, files) = registry.change(op, &ids)?;
-        Ok((grave, files, watched))
+        let (retire_list, files) = registry.change(op, &ids)?;
+        Ok((retire_list, files, watched))
     })?;
     drop(files);
     drop(lock_files);
     match op {
-        Op::Arm => finish_change(grave, &mut []),
-        Op::Disarm => finish_change(grave, &mut watched),
+        Op::Arm => finish_change(retire_list, &mut []),
+        Op::Disarm => finish_change(retire_list, &mut watched),
         Op::Deregister => {
-            let result = finish_change(grave, &mut watched);
-            with(|registry| registry.note_left(&watched));
-            drop_left(|l| watched.iter().any(|one| one.id == l.id));
-            settle_if_needed();
+            let result = finish_change(retire_list, &mut watched);
+            with(|registry| registry.note_quiesced(&watched));
+            drop_quiesced(|l| watched.iter().any(|one| one.id == l.id));
+            reap_if_needed();
             result
         }
     }
 }
 
 /// Removes exits that have disarmed themselves from their hooks.
-pub(crate) fn tidy() {
+pub(crate) fn remove_self_disarmed() {
     // Without memory they stay, skipped by dispatches, until the next change.
     let _ = with(|registry| {
-        registry.note_spent();
+        registry.note_self_disarmed();
         let mut ids = KVec::new();
         for exit in registry.table.exits() {
-            if exit.state() == State::Spent {
+            if exit.state() == State::SelfDisarmed {
                 ids.push(exit.id, GFP_KERNEL)?;
             }
         }
-        registry.change(Op::Disarm, &ids).map(|(grave, _)| grave)
+        registry
+            .change(Op::Disarm, &ids)
+            .map(|(retire_list, _)| retire_list)
     })
-    .map(|grave| finish_change(grave, &mut []));
+    .map(|retire_list| finish_change(retire_list, &mut []));
 }

@@ -2,13 +2,13 @@
 
 //! Deregistration for dropped owners in Rust, and for modules that are being unloaded.
 //!
-//! Contexts: process; sleeps. [`finish`]: any.
+//! Contexts: process; sleeps. [`release_or_defer`]: any.
 #![deny(unsafe_code)]
 
 use ferro_core::hooks::Op;
 use ferro_sys::hook::can_wait;
+use ferro_sys::hook::DeferredRelease;
 use ferro_sys::hook::Module;
-use ferro_sys::hook::Note;
 use kernel::prelude::*;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
@@ -19,35 +19,35 @@ use crate::hook_registration::delete_where;
 use crate::kvec_lists::Exit;
 use crate::kvec_lists::Hook;
 use crate::raw::deferred_release::ExitId;
-use crate::reaper::drop_left;
+use crate::reaper::drop_quiesced;
 use crate::registry::with;
-use crate::retired::Leaving;
+use crate::retired::RetiredExit;
 use crate::retired::Stage;
 use crate::transaction::apply;
 
 /// Number of waits for an exit's calls before the unload of a module logs a warning: ten seconds.
-const WAITS_UNTOLD: u32 = 1000;
+const WAITS_BEFORE_WARNING: u32 = 1000;
 
 /// Unregisters for a dropped owner; defers to a work item if the caller cannot sleep.
-pub(crate) fn finish(note: KBox<Note>) {
+pub(crate) fn release_or_defer(release: KBox<DeferredRelease>) {
     if !can_wait() {
-        return note.defer();
+        return release.defer();
     }
-    let id = note.what();
+    let id = release.id();
     // This must not fail, so it retries until there is memory. The exit is deregistered already if
     // its module was unloaded before. Hooks and exits share one range of numbers.
     let _ = until_memory(|| match delete_where(|hook| hook.id == id) {
         Err(Error::Unregistered) => apply(Op::Deregister, &[ExitId(id).handle()]),
         result => result,
     });
-    // If the exit is still running, the reaper defers the note again when it has returned.
+    // If the exit is still running, the reaper defers the release again when it has returned.
     with(|registry| {
-        let is_it = |l: &&mut Leaving| l.id == id && l.stage != Stage::Quiet;
-        if let Some(leaving) = registry.leaving.iter_mut().find(is_it) {
-            leaving.note = Some(note);
+        let is_it = |l: &&mut RetiredExit| l.id == id && l.stage != Stage::Quiesced;
+        if let Some(retired) = registry.retired.iter_mut().find(is_it) {
+            retired.release = Some(release);
         }
     });
-    drop_left(|l| l.id == id);
+    drop_quiesced(|l| l.id == id);
 }
 
 /// Calls `f` until it does not fail for lack of memory.
@@ -85,14 +85,14 @@ pub(crate) fn module_going(module: &Module) {
     }
     // Other tasks may be waiting for exits of the module, and an exit may sleep where it must not.
     let mut waits = 0_u32;
-    while with(|registry| registry.leaving.iter().any(|l| l.exit.is_of(module))) {
+    while with(|registry| registry.retired.iter().any(|l| l.exit.is_of(module))) {
         fsleep(Delta::from_millis(10));
-        drop_left(|l| l.exit.is_of(module));
+        drop_quiesced(|l| l.exit.is_of(module));
         waits = waits.saturating_add(1);
-        if waits == WAITS_UNTOLD {
+        if waits == WAITS_BEFORE_WARNING {
             with(|registry| {
-                for leaving in registry.leaving.iter().filter(|l| l.exit.is_of(module)) {
-                    let name = &*leaving.exit.name;
+                for retired in registry.retired.iter().filter(|l| l.exit.is_of(module)) {
+                    let name = &*retired.exit.name;
                     pr_warn!("{name}: its module goes when a call of it has returned\n");
                 }
             });
@@ -106,6 +106,6 @@ pub(crate) fn is_called_of(module: &Module) -> bool {
     let is_called = |exit: &ExitEntry| exit.is_of(module) && exit.counters().is_called();
     with(|registry| {
         let mut exits = registry.table.exits();
-        exits.any(|e| is_called(&e.body)) || registry.leaving.iter().any(|l| is_called(&l.exit))
+        exits.any(|e| is_called(&e.body)) || registry.retired.iter().any(|l| is_called(&l.exit))
     })
 }

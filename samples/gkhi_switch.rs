@@ -9,7 +9,7 @@
 
 use ferro_gkhi::define_hook;
 use ferro_gkhi::hook;
-use ferro_gkhi::Identified;
+use ferro_gkhi::RegisteredHook;
 use ferro_sys::trace::tracepoint::SchedSwitch;
 use ferro_sys::trace::tracepoint::SchedSwitchProbe;
 use ferro_sys::trace::tracepoint::Switch;
@@ -42,12 +42,12 @@ impl SchedSwitch for Place {
 struct SwitchHook {
     // Dropped in this order.
     _probe: SchedSwitchProbe<Place>,
-    _hook: Identified,
+    _hook: RegisteredHook,
 }
 
 impl kernel::Module for SwitchHook {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let hook = Identified::register(&TASK_SWITCH)?;
+        let hook = RegisteredHook::register(&TASK_SWITCH)?;
         Ok(Self {
             _probe: SchedSwitchProbe::register(Arc::new(Place, GFP_KERNEL)?)?,
             _hook: hook,

@@ -6,8 +6,8 @@
 
 use ferro_gkhi::define_hook;
 use ferro_gkhi::hook;
-use ferro_gkhi::Identified;
 use ferro_gkhi::Outcome;
+use ferro_gkhi::RegisteredHook;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
@@ -71,7 +71,7 @@ static FILES: FileTable<Shared<Received>> = FileTable::new(this_module::<Packets
 struct Packets {
     // Dropped first, so that the hook no longer fires when it is deleted.
     _file: File<Shared<Received>>,
-    _hook: Identified,
+    _hook: RegisteredHook,
 }
 
 impl kernel::Module for Packets {
@@ -80,7 +80,7 @@ impl kernel::Module for Packets {
             packets: Atomic::new(0),
             marks: Atomic::new(0),
         };
-        let hook = Identified::register(&PACKET_IN)?;
+        let hook = RegisteredHook::register(&PACKET_IN)?;
         let file = DirRef::ROOT.file(c"packets", 0o600, &FILES, Shared::new(Ok(received))?)?;
         Ok(Self {
             _file: file,

@@ -40,7 +40,7 @@ pub enum State {
     /// Registered and called.
     Armed,
     /// Disarmed by itself: it is not called, but its hook still has it.
-    Spent,
+    SelfDisarmed,
     /// Registered on a hook that has been deleted.
     Detached,
     /// Deregistered.
@@ -153,7 +153,7 @@ impl<L: Lists, H, E> Hook<L, H, E> {
 
     /// Returns true if the staged change alters the hook's target.
     pub fn is_staged(&self) -> bool {
-        let known = |state| matches!(state, State::Armed | State::Spent);
+        let known = |state| matches!(state, State::Armed | State::SelfDisarmed);
         let mut exits = self.exits().iter();
         exits.any(|e| e.next != e.state && (known(e.state) || e.next == State::Armed))
     }
@@ -334,11 +334,11 @@ impl<L: Lists, H, E> Table<L, H, E> {
     }
 
     /// Records that an armed exit has disarmed itself.
-    pub fn spend(&mut self, id: usize) {
+    pub fn self_disarm(&mut self, id: usize) {
         if let Some(exit) = self.exit_mut(id) {
             if exit.state == State::Armed {
-                exit.state = State::Spent;
-                exit.next = State::Spent;
+                exit.state = State::SelfDisarmed;
+                exit.next = State::SelfDisarmed;
             }
         }
     }

@@ -70,7 +70,7 @@ struct Model {
     /// Time of its registration.
     time: usize,
     armed: bool,
-    spent: bool,
+    self_disarmed: bool,
 }
 
 impl Model {
@@ -174,7 +174,7 @@ fn run(steps: Vec<Step>) {
                 hooks.retain(|h| h.0 != hook);
                 for exit in exits.iter_mut().filter(|e| e.hook == Some(hook)) {
                     exit.hook = None;
-                    exit.spent = false;
+                    exit.self_disarmed = false;
                 }
             }
             Step::Register { hook, priority } => {
@@ -202,14 +202,14 @@ fn run(steps: Vec<Step>) {
                 assert_eq!(got.map(|_| ()), want);
                 if let Ok(id) = got {
                     assert!(!exit_ids.contains(&id));
-                    let (armed, spent) = (false, false);
+                    let (armed, self_disarmed) = (false, false);
                     exits.push(Model {
                         id,
                         hook: Some(hook),
                         priority,
                         time,
                         armed,
-                        spent,
+                        self_disarmed,
                     });
                 }
             }
@@ -244,12 +244,12 @@ fn run(steps: Vec<Step>) {
                     let before = exits.clone();
                     for exit in exits.iter_mut().filter(|e| ids.contains(&e.id)) {
                         exit.armed = op == Op::Arm;
-                        exit.spent = false;
+                        exit.self_disarmed = false;
                     }
                     for hook in &hook_ids {
                         let what = |list: &[Model]| -> Vec<_> {
                             let mine = list.iter().filter(|e| e.hook == Some(*hook));
-                            mine.map(|e| (e.armed, e.spent)).collect()
+                            mine.map(|e| (e.armed, e.self_disarmed)).collect()
                         };
                         assert_eq!(staged.contains(hook), what(&before) != what(&exits));
                     }
@@ -268,10 +268,10 @@ fn run(steps: Vec<Step>) {
             }
             Step::Spend(which) => {
                 let id = pick(&exit_ids, which);
-                table.spend(id);
+                table.self_disarm(id);
                 for exit in exits.iter_mut().filter(|e| e.id == id && e.armed) {
                     exit.armed = false;
-                    exit.spent = true;
+                    exit.self_disarmed = true;
                 }
             }
         }
@@ -293,7 +293,10 @@ fn check(table: &Under, hooks: &[(usize, bool)], exits: &[Model]) {
         let want = match model {
             Model { hook: None, .. } => State::Detached,
             Model { armed: true, .. } => State::Armed,
-            Model { spent: true, .. } => State::Spent,
+            Model {
+                self_disarmed: true,
+                ..
+            } => State::SelfDisarmed,
             _ => State::Disarmed,
         };
         assert_eq!((exit.state(), exit.next()), (want, want));

@@ -18,64 +18,64 @@ use super::Counters;
 ///
 /// `raw` is the first field.
 #[repr(C)]
-pub struct Note {
+pub struct DeferredRelease {
     raw: bindings::ferro_hook_note,
-    what: usize,
+    id: usize,
     counters: Option<Arc<Counters>>,
 }
 
-// SAFETY: Only `hook.c` uses `raw`, between `defer()` and `of()`, when no other code has the note;
-// the rest may be sent.
-unsafe impl Send for Note {}
-// SAFETY: A shared note gives access to the number and the counters, which any number of tasks may
-// use, and not to `raw`.
-unsafe impl Sync for Note {}
+// SAFETY: Only `hook.c` uses `raw`, between `defer()` and `of()`, when no other code has the
+// release; the rest may be sent.
+unsafe impl Send for DeferredRelease {}
+// SAFETY: A shared release gives access to the number and the counters, which any number of tasks
+// may use, and not to `raw`.
+unsafe impl Sync for DeferredRelease {}
 
-impl Note {
-    /// Makes a note without a number. Errors: -ENOMEM.
+impl DeferredRelease {
+    /// Makes a release without a number. Errors: -ENOMEM.
     pub fn new() -> Result<KBox<Self>> {
         // INVARIANT: `raw` is the first field.
-        let note = Self {
+        let release = Self {
             // SAFETY: Zeroes are a list node and a work item that are not in use.
             raw: unsafe { core::mem::zeroed() },
-            what: 0,
+            id: 0,
             counters: None,
         };
-        Ok(KBox::new(note, GFP_KERNEL)?)
+        Ok(KBox::new(release, GFP_KERNEL)?)
     }
 
     /// Sets the object that the registry releases after the hand-over. No object has the number 0.
     ///
     /// # Safety
     ///
-    /// `what` is the number of an exit or a hook that belongs to the owner of this note alone.
-    pub unsafe fn set(&mut self, what: usize, counters: Option<Arc<Counters>>) {
-        self.what = what;
+    /// `id` is the number of an exit or a hook that belongs to the owner of this release alone.
+    pub unsafe fn set(&mut self, id: usize, counters: Option<Arc<Counters>>) {
+        self.id = id;
         self.counters = counters;
     }
 
-    /// Returns the counters of the exit, if there is one. They are here because a note can be
+    /// Returns the counters of the exit, if there is one. They are here because a release can be
     /// handed over where nothing can be freed.
     pub fn counters(&self) -> Option<&Counters> {
         self.counters.as_deref()
     }
 
     /// Returns the number.
-    pub fn what(&self) -> usize {
-        self.what
+    pub fn id(&self) -> usize {
+        self.id
     }
 
-    /// Hands the note to the registry, which gets it soon, from a work queue. Context: any, NMI
+    /// Hands the release to the registry, which gets it soon, from a work queue. Context: any, NMI
     /// included.
     pub fn defer(self: KBox<Self>) {
-        let note = KBox::into_raw(self);
-        // SAFETY: The box has just been given up, so the note has no other users; `raw`, its first
-        // field, is zero as a new node has to be. `hook.c` passes it to `ferro_hook_late()` once,
-        // which takes the box back with `of()`.
-        unsafe { bindings::ferro_hook_defer(note.cast()) };
+        let release = KBox::into_raw(self);
+        // SAFETY: The box has just been given up, so the release has no other users. Its first
+        // field, `raw`, is zero as a new node has to be. `hook.c` passes it to `ferro_hook_late()`
+        // once, which takes the box back with `of()`.
+        unsafe { bindings::ferro_hook_defer(release.cast()) };
     }
 
-    /// Takes back a note that was handed over.
+    /// Takes back a release that was handed over.
     ///
     /// # Safety
     ///

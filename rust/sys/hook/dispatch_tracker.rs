@@ -86,9 +86,9 @@ pub fn wait_for_exits() {
 }
 
 /// Targets that have been removed from sites and may still be called.
-pub struct RetireList(KBox<Grave>);
+pub struct RetireList(KBox<RetireListInner>);
 
-struct Grave {
+struct RetireListInner {
     targets: KVec<Target>,
     /// Locks of the hooks with exits that may sleep.
     asleep: KVec<Arc<Asleep>>,
@@ -104,7 +104,7 @@ impl RetireList {
     ///
     /// Errors: -ENOMEM.
     pub fn new(targets: usize, hooks: usize) -> Result<Self> {
-        let grave = Grave {
+        let retire_list = RetireListInner {
             targets: KVec::with_capacity(targets, GFP_KERNEL)?,
             asleep: KVec::with_capacity(hooks, GFP_KERNEL)?,
             any: false,
@@ -112,7 +112,7 @@ impl RetireList {
             waited: false,
             next: None,
         };
-        Ok(Self(KBox::new(grave, GFP_KERNEL)?))
+        Ok(Self(KBox::new(retire_list, GFP_KERNEL)?))
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -127,7 +127,7 @@ impl RetireList {
 
     /// Adds the readers of a hook, to wait for its dispatches without a retired target. Errors:
     /// -ENOMEM if there is no room.
-    pub fn note(&mut self, readers: &Readers) -> Result {
+    pub fn add_readers(&mut self, readers: &Readers) -> Result {
         self.0.any = true;
         self.0.task |= !matches!(readers, Readers::Atomic);
         if let Readers::Asleep(lock) = readers {
@@ -190,7 +190,7 @@ impl Drop for RetireList {
             self.wait();
         }
         if !self.drop_quiet() {
-            // Only lists that are not in `Unquiet` get here.
+            // Only lists that are not in `BusyList` get here.
             core::mem::forget(core::mem::take(&mut self.0.targets));
         }
     }
@@ -198,9 +198,9 @@ impl Drop for RetireList {
 
 /// Retire lists that have been waited for, with targets in which an exit sleeps where it must not.
 #[derive(Default)]
-pub struct Unquiet(Option<RetireList>);
+pub struct BusyList(Option<RetireList>);
 
-impl Unquiet {
+impl BusyList {
     /// Makes an empty list.
     pub const fn new() -> Self {
         Self(None)
@@ -213,24 +213,25 @@ impl Unquiet {
 
     /// Returns true if a chain is in a call, as [`RetireList::has_called_chain`].
     pub fn has_called_chain(&self) -> bool {
-        let mut graves = core::iter::successors(self.0.as_ref(), |grave| grave.0.next.as_ref());
-        graves.any(RetireList::has_called_chain)
+        let mut lists =
+            core::iter::successors(self.0.as_ref(), |retire_list| retire_list.0.next.as_ref());
+        lists.any(RetireList::has_called_chain)
     }
 
     /// Drops targets that no CPU is in, and keeps the rest.
-    pub fn bury(&mut self, mut grave: RetireList) {
-        if !grave.drop_quiet() {
-            grave.0.next = self.0.take();
-            self.0 = Some(grave);
+    pub fn retire(&mut self, mut retire_list: RetireList) {
+        if !retire_list.drop_quiet() {
+            retire_list.0.next = self.0.take();
+            self.0 = Some(retire_list);
         }
     }
 
     /// Drops targets that no CPU is in now.
-    pub fn settle(&mut self) {
+    pub fn reap(&mut self) {
         let mut rest = self.0.take();
-        while let Some(mut grave) = rest {
-            rest = grave.0.next.take();
-            self.bury(grave);
+        while let Some(mut retire_list) = rest {
+            rest = retire_list.0.next.take();
+            self.retire(retire_list);
         }
     }
 }

@@ -58,9 +58,9 @@ pub struct Counters {
     /// True if the registry has armed the exit.
     armed: AtomicBool,
     /// Number of [`Exit`]s that the registry has put into use one after another, and number of
-    /// spent ones. The present one is spent if these are equal.
+    /// those that have disarmed themselves. The present one is one of those if these are equal.
     used: AtomicUsize,
-    spent: AtomicUsize,
+    self_disarmed: AtomicUsize,
 }
 
 /// State without calls in progress, with the number of calls begun before.
@@ -79,14 +79,15 @@ impl Counters {
             counts_left: parts.counts_left,
             armed: AtomicBool::new(false),
             used: AtomicUsize::new(1),
-            spent: AtomicUsize::new(0),
+            self_disarmed: AtomicUsize::new(0),
         })
     }
 
     /// Returns true if the exit is armed, and has not disarmed itself. Context: any.
     pub fn is_armed(&self) -> bool {
-        let is_spent = self.spent.load(Ordering::Acquire) == self.used.load(Ordering::Acquire);
-        self.armed.load(Ordering::Acquire) && !is_spent
+        let is_self_disarmed =
+            self.self_disarmed.load(Ordering::Acquire) == self.used.load(Ordering::Acquire);
+        self.armed.load(Ordering::Acquire) && !is_self_disarmed
     }
 
     /// Records that the registry has armed or disarmed the exit.
@@ -94,8 +95,8 @@ impl Counters {
         self.armed.store(armed, Ordering::Release);
     }
 
-    /// Records that the registry has replaced a spent [`Exit`].
-    pub fn note_renewed(&self) {
+    /// Records that the registry has replaced an [`Exit`] that has disarmed itself.
+    pub fn note_replaced(&self) {
         self.used.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -311,19 +312,19 @@ impl Exit {
     }
 
     /// Returns true if the exit has disarmed itself.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_self_disarmed(&self) -> bool {
         self.function().load(Ordering::Acquire) == skip as *mut c_void
     }
 
     /// Prevents further calls by all sites and chains that still have it. Returns false if the exit
-    /// was spent before.
-    pub fn spend(&self) -> bool {
+    /// was disarmed in this way before.
+    pub fn self_disarm(&self) -> bool {
         let old = self.function().swap(skip as *mut c_void, Ordering::AcqRel);
-        let spent = old != skip as *mut c_void;
-        if spent {
-            self.counters.spent.fetch_add(1, Ordering::AcqRel);
+        let self_disarmed = old != skip as *mut c_void;
+        if self_disarmed {
+            self.counters.self_disarmed.fetch_add(1, Ordering::AcqRel);
         }
-        spent
+        self_disarmed
     }
 }
 
@@ -349,11 +350,11 @@ pub(super) unsafe fn leave(exit: *const bindings::gkh_exit) {
 pub unsafe fn disarm_self(exit: *const bindings::gkh_exit) -> bool {
     // SAFETY: The caller guarantees that `exit` is the argument of a call: the `raw` of an `Exit`,
     // its first field, which exists during this call.
-    let spent = unsafe { &*exit.cast::<Exit>() }.spend();
-    if spent {
-        super::tidy_later();
+    let self_disarmed = unsafe { &*exit.cast::<Exit>() }.self_disarm();
+    if self_disarmed {
+        super::remove_self_disarmed_later();
     }
-    spent
+    self_disarmed
 }
 
 /// Replaces the function of an exit that has disarmed itself, until its hook is updated.
@@ -427,7 +428,7 @@ unsafe extern "C" fn cpus_stopped(
         // the exit exists as long.
         let this = unsafe { &*call.exit.cast::<Exit>() };
         // It may have disarmed itself in a call on another CPU, while this one waited for its turn.
-        if this.is_spent() {
+        if this.is_self_disarmed() {
             this.counters.skipped.inc();
             return 0;
         }

@@ -25,12 +25,12 @@ pub mod typed;
 
 pub use chain::Chain;
 pub use chain::Switch;
-pub use deferred_release::Note;
+pub use deferred_release::DeferredRelease;
 pub use dispatch_tracker::can_wait;
 pub use dispatch_tracker::wait_for_exits;
+pub use dispatch_tracker::BusyList;
 pub use dispatch_tracker::Readers;
 pub use dispatch_tracker::RetireList;
-pub use dispatch_tracker::Unquiet;
 pub use exit::disarm_self;
 pub use exit::AtRest;
 pub use exit::Condition;
@@ -241,14 +241,14 @@ pub fn is_lasting_text(address: usize) -> bool {
 
 /// Schedules the registry's reaper, which looks after a delay for exits that no CPU runs. Context:
 /// any except NMI.
-pub fn settle_later() {
+pub fn reap_later() {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_hook_settle_later() };
 }
 
 /// Schedules the registry's search for exits that have disarmed themselves. Context: any, NMI
 /// included.
-pub fn tidy_later() {
+pub fn remove_self_disarmed_later() {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_hook_tidy_later() };
 }
@@ -332,9 +332,9 @@ impl Publisher {
     /// Makes the site call another target, or none. The change is in effect when this returns. The
     /// former target may be called until the retire list has waited.
     ///
-    /// Context: process; sleeps. Errors: -ENOMEM, without a change, if `grave` has no room.
-    pub fn publish(&mut self, target: Target, grave: &mut RetireList) -> Result {
-        if !grave.has_room() {
+    /// Context: process; sleeps. Errors: -ENOMEM, without a change, if `retire_list` has no room.
+    pub fn publish(&mut self, target: Target, retire_list: &mut RetireList) -> Result {
+        if !retire_list.has_room() {
             return Err(ENOMEM);
         }
         let active = !matches!(target, Target::Idle);
@@ -343,8 +343,8 @@ impl Publisher {
         let old = core::mem::replace(&mut self.target, target);
         self.store();
         if !matches!(old, Target::Idle) {
-            grave.push(old)?;
-            grave.note(&self.readers)?;
+            retire_list.push(old)?;
+            retire_list.add_readers(&self.readers)?;
         }
         if active != was_active {
             // SAFETY: By the invariant of `HookRef`.

@@ -14,11 +14,11 @@ use ferro_gkhi::Builder;
 use ferro_gkhi::Call;
 use ferro_gkhi::CpusStopped;
 use ferro_gkhi::ExitOn;
-use ferro_gkhi::Identified;
 use ferro_gkhi::NoReturn;
 use ferro_gkhi::Outcome;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
+use ferro_gkhi::RegisteredHook;
 use ferro_gkhi::WithCpusStopped;
 use ferro_gkhi::WithIrqsOff;
 use ferro_klog::Handler;
@@ -75,8 +75,8 @@ fn first(builder: Builder<'_, Add>) -> Builder<'_, Add> {
 }
 
 fn hooks() -> Result {
-    let _ask = Identified::register(&ASK)?;
-    let _add = Identified::register(&ADD)?;
+    let _ask = RegisteredHook::register(&ASK)?;
+    let _add = RegisteredHook::register(&ADD)?;
     let once = Registered::<Ask>::builder(c"once").disarmed();
     let once = once.register_exit(Once(Atomic::new(0)))?;
     let stopped = Registered::<Ask, WithCpusStopped>::builder(c"stopped").disarmed();

@@ -19,9 +19,9 @@ use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::points::TaskFork;
 use ferro_gkhi::Answer;
 use ferro_gkhi::AnyExit;
-use ferro_gkhi::Identified;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
+use ferro_gkhi::RegisteredHook;
 use kernel::new_mutex;
 use kernel::new_spinlock;
 use kernel::prelude::*;
@@ -176,7 +176,7 @@ fn event_exit() -> Result<Place<Registered<ModuleEvent>>> {
 
 /// Dropped where preemption is off.
 fn atomic_exit() -> Result {
-    let _hook = Identified::register(&ATOMIC)?;
+    let _hook = RegisteredHook::register(&ATOMIC)?;
     let own = place()?;
     let (mine, canary) = (own.clone(), Canary(42));
     let exit = Registered::<InAtomic>::builder(c"sound").register(move |_call, ()| {
@@ -246,7 +246,7 @@ enum Kept {
     Two(
         Registered<ModuleEvent>,
         Option<Registered<Other>>,
-        Identified,
+        RegisteredHook,
     ),
     Earlier(
         Registered<TaskFork>,
@@ -256,7 +256,7 @@ enum Kept {
     Locked(
         Option<Registered<TaskFork>>,
         Registered<InAtomic>,
-        Identified,
+        RegisteredHook,
         Arc<Mutex<()>>,
     ),
     Nothing,
@@ -287,7 +287,7 @@ impl kernel::Module for Harm {
                         Answer::Continue
                     },
                 )?;
-                let hook = Identified::register(&OTHER)?;
+                let hook = RegisteredHook::register(&OTHER)?;
                 let other =
                     Registered::<Other>::builder(c"sound").register(|_call, _| Answer::Continue)?;
                 hook!(OTHER, 1);
@@ -305,7 +305,7 @@ impl kernel::Module for Harm {
             }
             9 => {
                 let lock = Arc::pin_init(new_mutex!(()), GFP_KERNEL)?;
-                let hook = Identified::register(&ATOMIC)?;
+                let hook = RegisteredHook::register(&ATOMIC)?;
                 let other = Registered::<InAtomic>::builder(c"sound")
                     .priority(Priority::Only)
                     .register(|_call, _| Answer::Continue)?;

@@ -19,8 +19,8 @@ use ferro_gkhi::define_hook;
 use ferro_gkhi::points::CpuPrepare;
 use ferro_gkhi::points::TaskFork;
 use ferro_gkhi::Answer;
-use ferro_gkhi::Identified;
 use ferro_gkhi::Registered;
+use ferro_gkhi::RegisteredHook;
 use ferro_klog::Handler;
 use ferro_klog::Registration;
 use ferro_kprobe::entry_probe;
@@ -161,7 +161,7 @@ impl Drop for Late {
             "CPU exit",
             Registered::<CpuPrepare>::before_cpus(c"sound_late", prepare),
         );
-        attempt("hook", Identified::register(&LATE));
+        attempt("hook", RegisteredHook::register(&LATE));
         let names = Tracer::builder().names(&[c"vfs_write"]);
         attempt("tracer", names.register(|_: &FunctionCall<'_>| hit()));
         attempt("boxed tracer", names.register_boxed(|_| hit()));

@@ -10,8 +10,8 @@ use ferro_gkhi::define_hook;
 use ferro_gkhi::hook;
 use ferro_gkhi::Answer;
 use ferro_gkhi::AnyExit;
-use ferro_gkhi::Identified;
 use ferro_gkhi::Registered;
+use ferro_gkhi::RegisteredHook;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
@@ -68,14 +68,14 @@ struct Client {
     _file: File<Shared<Fire>>,
     _asleep: Registered<InSleep>,
     _task: Registered<InTask>,
-    _hooks: [Identified; 2],
+    _hooks: [RegisteredHook; 2],
 }
 
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let hooks = [
-            Identified::register(&IN_TASK)?,
-            Identified::register(&IN_SLEEP)?,
+            RegisteredHook::register(&IN_TASK)?,
+            RegisteredHook::register(&IN_SLEEP)?,
         ];
         let task = Registered::<InTask>::builder(c"task").register(|_, (panics,)| {
             assert!(!panics, "in an exit");

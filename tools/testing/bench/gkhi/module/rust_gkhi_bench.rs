@@ -7,9 +7,9 @@
 use ferro_gkhi::define_hook;
 use ferro_gkhi::hook;
 use ferro_gkhi::Answer;
-use ferro_gkhi::Identified;
 use ferro_gkhi::Outcome;
 use ferro_gkhi::Registered;
+use ferro_gkhi::RegisteredHook;
 use ferro_gkhi::WithIrqsOff;
 use ferro_sys::cpu::percpu::PerCpuCounter;
 use ferro_sys::cpu::time::mono_fast_ns;
@@ -232,18 +232,18 @@ impl kernel::Module for Bench {
         use ferro_gkhi::AsIs;
 
         let _hooks = (
-            Identified::register(&DORMANT_0)?,
-            Identified::register(&DORMANT_2)?,
-            Identified::register(&DORMANT_5)?,
-            Identified::register(&DORMANT_FUNCTION)?,
-            Identified::register(&EMPTY)?,
-            Identified::register(&COUNT)?,
-            Identified::register(&COUNT_8)?,
-            Identified::register(&MODIFY)?,
-            Identified::register(&RETURN)?,
-            Identified::register(&IRQS_OFF)?,
-            Identified::register(&ATOMIC)?,
-            Identified::register(&SLEEP)?,
+            RegisteredHook::register(&DORMANT_0)?,
+            RegisteredHook::register(&DORMANT_2)?,
+            RegisteredHook::register(&DORMANT_5)?,
+            RegisteredHook::register(&DORMANT_FUNCTION)?,
+            RegisteredHook::register(&EMPTY)?,
+            RegisteredHook::register(&COUNT)?,
+            RegisteredHook::register(&COUNT_8)?,
+            RegisteredHook::register(&MODIFY)?,
+            RegisteredHook::register(&RETURN)?,
+            RegisteredHook::register(&IRQS_OFF)?,
+            RegisteredHook::register(&ATOMIC)?,
+            RegisteredHook::register(&SLEEP)?,
         );
         let counters = Arc::new(
             Counters {

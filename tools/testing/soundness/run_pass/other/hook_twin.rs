@@ -5,7 +5,7 @@
 
 use ferro_gkhi::define_hook;
 use ferro_gkhi::hook;
-use ferro_gkhi::Identified;
+use ferro_gkhi::RegisteredHook;
 use kernel::prelude::*;
 
 module! {
@@ -24,11 +24,11 @@ define_hook! {
     static TWIN: TwinSpec<'a> = c"sound_twin" in Task(value: &'a Value);
 }
 
-struct Twin(#[allow(dead_code)] Identified);
+struct Twin(#[allow(dead_code)] RegisteredHook);
 
 impl kernel::Module for Twin {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let hook = Identified::register(&TWIN)?;
+        let hook = RegisteredHook::register(&TWIN)?;
         Ok(Self(hook))
     }
 }
