@@ -13,9 +13,10 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 use kernel::uaccess::UserPtr;
 
-use crate::raw::code;
-use crate::raw::modify_token::Alter;
-use crate::raw::modify_token::Destination;
+use crate::raw::permissions;
+use crate::raw::permissions::Alter;
+use crate::raw::permissions::Destination;
+use crate::raw::regs;
 use crate::raw::regs::Register;
 use crate::raw::regs::Regs;
 use crate::raw::regs::Saved;
@@ -182,7 +183,7 @@ impl<'a> ProbeCtx<'a> {
     /// Makes a function return `value` without being executed, at its entry.
     pub fn return_early(&mut self, alter: &Alter, value: usize) -> Next {
         self.set_return_value(alter, value);
-        Next::at(alter, code::just_return())
+        Next::at(alter, permissions::just_return())
     }
 
     /// Returns word number `n` of the stack, from its top, or `None` if the stack cannot be read.
@@ -233,7 +234,7 @@ impl<'a> ProbeCtx<'a> {
     /// Writes the stack of the probed code to the log, as `dump_stack()` does. This takes
     /// milliseconds with a slow console, so use it for a few hits only.
     pub fn dump_stack(&self) {
-        code::dump_stack();
+        regs::dump_stack();
     }
 }
 

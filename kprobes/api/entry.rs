@@ -15,7 +15,7 @@ use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::probe::Probe;
 use crate::probe::ProbeHandler;
-use crate::raw::untraceable::Untraceable;
+use crate::raw::permissions::Untraceable;
 use crate::target::Place;
 
 /// Boxed handler, so that probes have a type that can be named.

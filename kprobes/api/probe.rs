@@ -17,11 +17,11 @@ use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::raw::batch;
-use crate::raw::modify_token::Destination;
+use crate::raw::permissions::Destination;
+use crate::raw::permissions::Untraceable;
 use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
 use crate::raw::regs::Regs;
-use crate::raw::untraceable::Untraceable;
 use crate::target::Place;
 
 /// Number of code bytes that [`Probe::copied`] returns, at least the instruction's length.

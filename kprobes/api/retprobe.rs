@@ -15,10 +15,10 @@ use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::raw::batch;
+use crate::raw::permissions::Untraceable;
 use crate::raw::regs::Regs;
 use crate::raw::retprobe::RawRetprobe;
 use crate::raw::retprobe::ReturnCallbacks;
-use crate::raw::untraceable::Untraceable;
 use crate::target::Place;
 
 /// Answer of an entry handler: follow the call to its return or not.

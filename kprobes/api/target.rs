@@ -10,7 +10,7 @@ use kernel::str::CString;
 
 use crate::error::ProbeError;
 use crate::raw::kprobe::Target;
-use crate::raw::untraceable::Untraceable;
+use crate::raw::permissions::Untraceable;
 
 /// Base of the offset.
 #[derive(Clone, Copy)]

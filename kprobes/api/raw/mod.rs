@@ -2,21 +2,18 @@
 
 //! Code of the API that needs `unsafe`. `probe.rs` and `retprobe.rs` register at the C interface
 //! and have its callbacks, with `kprobe.rs` and `batch.rs` for both. `regs.rs` and `gpr.rs` have
-//! the registers of probed code, `code.rs` has kernel code. `modify_token.rs` and `untraceable.rs`
-//! have the permissions to change probed code and to probe functions that ftrace cannot trace.
+//! the registers of probed code. `permissions.rs` has the permissions to change probed code and to
+//! probe functions that ftrace cannot trace.
 
 pub(crate) mod batch;
-pub(crate) mod code;
 pub(crate) mod gpr;
 pub(crate) mod kprobe;
-pub(crate) mod modify_token;
+pub(crate) mod permissions;
 pub(crate) mod probe;
 pub(crate) mod regs;
 pub(crate) mod retprobe;
-pub(crate) mod saved_regs;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 pub(crate) mod targets;
-pub(crate) mod untraceable;
 
 /// Type of the C functions with these parameter types.
 #[doc(hidden)]

@@ -15,7 +15,7 @@ use super::batch::IsRegistered;
 use super::batch::Unregistered;
 use super::kprobe::Registered;
 use super::kprobe::Target;
-use super::modify_token::Destination;
+use super::permissions::Destination;
 use super::regs::Regs;
 
 /// Callbacks of a hit, on several CPUs at a time.

@@ -7,11 +7,13 @@
 use ferro_sys::cpu;
 use ferro_sys::trace::stack;
 use kernel::bindings;
+use kernel::prelude::*;
 
+use super::gpr::word;
 pub use super::gpr::Register;
-use super::modify_token::Alter;
-use super::modify_token::Destination;
-pub use super::saved_regs::Saved;
+use super::gpr::WORDS;
+use super::permissions::Alter;
+use super::permissions::Destination;
 
 /// `struct pt_regs` of a hit.
 #[repr(transparent)]
@@ -101,4 +103,40 @@ impl Regs {
             Register::R15 => &mut regs.r15,
         } = value;
     }
+}
+
+/// Readable register: a [`Register`], the stack pointer or RFLAGS.
+///
+/// # Invariants
+///
+/// The number is less than [`WORDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved(u8);
+
+static_assert!(Register::R15 as usize + 3 == WORDS);
+
+impl Saved {
+    // INVARIANT: They follow the last `Register`, as the assertion above says.
+    /// Stack pointer.
+    pub const SP: Self = Self(Register::R15 as u8 + 1);
+    /// RFLAGS.
+    pub const FLAGS: Self = Self(Register::R15 as u8 + 2);
+
+    /// Returns a register that can be changed, too.
+    pub const fn general(register: Register) -> Self {
+        // INVARIANT: The last `Register` is less.
+        Self(register as u8)
+    }
+
+    /// Returns its value.
+    #[inline(always)]
+    pub(crate) fn of(self, regs: &bindings::pt_regs) -> usize {
+        word(regs, self.0 as usize)
+    }
+}
+
+/// Writes the stack to the log.
+pub(crate) fn dump_stack() {
+    // SAFETY: The function can be called in any context, and has no arguments.
+    unsafe { bindings::dump_stack() };
 }

@@ -8,8 +8,8 @@ use kernel::ffi::c_int;
 use kernel::ffi::c_long;
 use kernel::prelude::*;
 
-use super::modify_token::Alter;
-use super::untraceable::Untraceable;
+use super::permissions::Alter;
+use super::permissions::Untraceable;
 
 extern "C" {
     fn kprobe_api_add(a: usize, b: usize) -> usize;
