@@ -176,7 +176,7 @@ impl<'a> Found<'a, Point> {
         if current_kprobe::is_running() {
             return self.hit_within(trap);
         }
-        let Some(probe) = self.probes().before() else {
+        let Some(probe) = self.probes().single() else {
             return self.hit_around(trap);
         };
         // The usual case, without a walk. The other cases are functions of their own, so that this
@@ -201,7 +201,7 @@ impl<'a> Found<'a, Point> {
     /// Handles a hit unless one enabled probe, without a post-handler, is alone at the point.
     #[inline(never)]
     fn hit_around(self, trap: &mut Trap) {
-        let Some(probe) = self.probes().around() else {
+        let Some(probe) = self.probes().single_post() else {
             return self.hit_all(trap);
         };
         current_kprobe::run(|running| {
@@ -248,7 +248,7 @@ impl<'a> Found<'a, Point> {
         let ip = regs.ip();
         regs.set_ip(self.address.wrapping_add(1));
         current_kprobe::run(|running| {
-            match self.probes().before() {
+            match self.probes().single() {
                 // The usual case, without a walk.
                 Some(probe) => {
                     running.enter(probe.shared());
@@ -271,7 +271,7 @@ impl<'a> Found<'a, Point> {
         let ip = regs.ip();
         regs.set_ip(address.wrapping_add(1));
         current_kprobe::run(|running| {
-            match self.probes().around() {
+            match self.probes().single_post() {
                 Some(probe) => {
                     running.enter(probe.shared());
                     if !probe.pre(regs) {

@@ -16,7 +16,7 @@ use crate::error::ProbeError;
 use crate::probe::Probe;
 use crate::probe::ProbeHandler;
 use crate::raw::permissions::Untraceable;
-use crate::target::Place;
+use crate::target::Target;
 
 /// Boxed handler, so that probes have a type that can be named.
 struct Entry {
@@ -35,7 +35,7 @@ impl ProbeHandler for Entry {
 
 /// Builder for an [`EntryProbe`]; made by [`entry_probe!`](crate::entry_probe).
 pub struct EntryBuilder<'a, F> {
-    place: Place<'a>,
+    target: Target<'a>,
     call: F,
 }
 
@@ -45,7 +45,7 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
     pub fn new(path: &'a str, call: F) -> Self {
         let name = path.rsplit(':').next().unwrap_or(path).trim();
         Self {
-            place: Place::of_function(name),
+            target: Target::of_function(name),
             call,
         }
     }
@@ -53,7 +53,7 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
     /// Permits a function that ftrace cannot trace.
     pub fn untraceable(self, permission: Untraceable) -> Self {
         Self {
-            place: self.place.untraceable(permission),
+            target: self.target.untraceable(permission),
             ..self
         }
     }
@@ -61,7 +61,7 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
     /// Leaves the probe disarmed until [`EntryProbe::arm`].
     pub fn disarmed(self) -> Self {
         Self {
-            place: self.place.disarmed(),
+            target: self.target.disarmed(),
             ..self
         }
     }
@@ -76,7 +76,7 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
             call: KBox::new(self.call, GFP_KERNEL)?,
         };
         Ok(EntryProbe {
-            probe: Probe::register(self.place, entry)?,
+            probe: Probe::register(self.target, entry)?,
         })
     }
 }

@@ -22,7 +22,7 @@ use crate::raw::permissions::Untraceable;
 use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
 use crate::raw::regs::Regs;
-use crate::target::Place;
+use crate::target::Target;
 
 /// Number of code bytes that [`Probe::copied`] returns, at least the instruction's length.
 pub const COPIED: usize = 16;
@@ -67,18 +67,18 @@ impl<H: ProbeHandler> Callbacks for H {
 
 /// Builder for a [`Probe`].
 pub struct Builder<'a, H> {
-    place: Place<'a>,
+    target: Target<'a>,
     _handler: PhantomData<fn(H)>,
 }
 
 impl<'a, H: ProbeHandler> Builder<'a, H> {
     pub(crate) fn new() -> Self {
-        Self::of(Place::NONE)
+        Self::of(Target::NONE)
     }
 
-    fn of(place: Place<'a>) -> Self {
+    fn of(target: Target<'a>) -> Self {
         Self {
-            place,
+            target,
             _handler: PhantomData,
         }
     }
@@ -86,34 +86,34 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
     /// Probes a function of the kernel, or of a module. Skips an indirect-branch landing pad at its
     /// start.
     pub fn symbol(self, symbol: &'a CStr) -> Self {
-        Self::of(self.place.symbol_at(symbol))
+        Self::of(self.target.symbol_at(symbol))
     }
 
     /// Probes an address instead of a symbol.
     pub fn address(self, address: usize) -> Self {
-        Self::of(self.place.address_at(address))
+        Self::of(self.target.address_at(address))
     }
 
     /// Sets the offset of the instruction in bytes.
     pub fn offset(self, offset: u32) -> Self {
-        Self::of(self.place.offset(offset))
+        Self::of(self.target.offset(offset))
     }
 
     /// Permits a function that ftrace cannot trace.
     pub fn untraceable(self, permission: Untraceable) -> Self {
-        Self::of(self.place.untraceable(permission))
+        Self::of(self.target.untraceable(permission))
     }
 
     /// Leaves the probe disarmed until [`Probe::arm`].
     pub fn disarmed(self) -> Self {
-        Self::of(self.place.disarmed())
+        Self::of(self.target.disarmed())
     }
 
     /// Registers the probe.
     ///
     /// Context: process; sleeps.
     pub fn register(self, handler: H) -> Result<Probe<H>, ProbeError> {
-        Probe::register(self.place, handler)
+        Probe::register(self.target, handler)
     }
 }
 
@@ -131,9 +131,9 @@ impl<H: ProbeHandler> Probe<H> {
         Builder::new()
     }
 
-    pub(crate) fn register(place: Place<'_>, handler: H) -> Result<Self, ProbeError> {
+    pub(crate) fn register(target: Target<'_>, handler: H) -> Result<Self, ProbeError> {
         let (mut probes, refusal) =
-            Self::register_all([(Builder::of(place), handler)].into_iter())?;
+            Self::register_all([(Builder::of(target), handler)].into_iter())?;
         probes.pop().ok_or(refusal.unwrap_or(ProbeError::Refused))
     }
 
@@ -146,7 +146,7 @@ impl<H: ProbeHandler> Probe<H> {
     ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
         must_sleep()?;
         let prepared = all.map(|(builder, handler)| {
-            Ok(RawProbe::unregistered(builder.place.target()?, handler)?)
+            Ok(RawProbe::unregistered(builder.target.owned()?, handler)?)
         });
         batch::register_all(prepared, |raw| Self { raw })
     }

@@ -19,7 +19,7 @@ use crate::raw::permissions::Untraceable;
 use crate::raw::regs::Regs;
 use crate::raw::retprobe::RawRetprobe;
 use crate::raw::retprobe::ReturnCallbacks;
-use crate::target::Place;
+use crate::target::Target;
 
 /// Answer of an entry handler: follow the call to its return or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl<H: RetprobeHandler> ReturnCallbacks for H {
 
 /// Builder for a [`Retprobe`].
 pub struct RetBuilder<'a, H> {
-    place: Place<'a>,
+    target: Target<'a>,
     max_active: u32,
     _handler: PhantomData<fn(H)>,
 }
@@ -79,7 +79,7 @@ pub struct RetBuilder<'a, H> {
 impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     pub(crate) fn new() -> Self {
         Self {
-            place: Place::NONE,
+            target: Target::NONE,
             max_active: 0,
             _handler: PhantomData,
         }
@@ -88,7 +88,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     /// Probes a function of the kernel, or of a module.
     pub fn symbol(self, symbol: &'a CStr) -> Self {
         Self {
-            place: self.place.symbol_at(symbol),
+            target: self.target.symbol_at(symbol),
             ..self
         }
     }
@@ -96,7 +96,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     /// Probes the function at an address instead of a symbol.
     pub fn address(self, address: usize) -> Self {
         Self {
-            place: self.place.address_at(address),
+            target: self.target.address_at(address),
             ..self
         }
     }
@@ -104,7 +104,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     /// Permits a function that ftrace cannot trace.
     pub fn untraceable(self, permission: Untraceable) -> Self {
         Self {
-            place: self.place.untraceable(permission),
+            target: self.target.untraceable(permission),
             ..self
         }
     }
@@ -112,7 +112,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     /// Leaves the probe disarmed until [`Retprobe::arm`].
     pub fn disarmed(self) -> Self {
         Self {
-            place: self.place.disarmed(),
+            target: self.target.disarmed(),
             ..self
         }
     }
@@ -157,7 +157,7 @@ impl<H: RetprobeHandler> Retprobe<H> {
     ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
         must_sleep()?;
         let prepared = all.map(|(builder, handler)| {
-            let target = builder.place.target()?;
+            let target = builder.target.owned()?;
             Ok(RawRetprobe::unregistered(
                 target,
                 builder.max_active,

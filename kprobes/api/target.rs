@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Place of a probe, as a client asks for it.
+//! Target of a probe, as a client asks for it.
 #![deny(unsafe_code)]
 
 use ferro_sys::code::kallsyms;
@@ -9,7 +9,7 @@ use kernel::prelude::*;
 use kernel::str::CString;
 
 use crate::error::ProbeError;
-use crate::raw::kprobe::Target;
+use crate::raw::kprobe::OwnedTarget;
 use crate::raw::permissions::Untraceable;
 
 /// Base of the offset.
@@ -21,9 +21,9 @@ enum Base<'a> {
     Address(usize),
 }
 
-/// Place in the kernel's code.
+/// Target in the kernel's code.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Target<'a> {
     base: Base<'a>,
     offset: u32,
     is_disarmed: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Place<'a> {
     may_be_untraceable: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Target<'a> {
     pub(crate) const NONE: Self = Self {
         base: Base::Nothing,
         offset: 0,
@@ -39,7 +39,7 @@ impl<'a> Place<'a> {
         may_be_untraceable: false,
     };
 
-    /// Makes a place at the start of the function of this name.
+    /// Makes a target at the start of the function of this name.
     pub(crate) fn of_function(name: &'a str) -> Self {
         Self {
             base: Base::Name(name),
@@ -79,11 +79,11 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Converts the place to a target, with a copy of the symbol's name.
+    /// Returns the target with a copy of the symbol's name.
     ///
     /// Errors: `Untraceable` without the permission; `NoMemory`.
-    pub(crate) fn target(&self) -> Result<Target, ProbeError> {
-        let target = Target {
+    pub(crate) fn owned(&self) -> Result<OwnedTarget, ProbeError> {
+        let target = OwnedTarget {
             symbol: match self.base {
                 Base::Symbol(symbol) => Some(CString::try_from(symbol)?),
                 Base::Name(name) => Some(CString::try_from_fmt(fmt!("{name}"))?),
@@ -105,7 +105,7 @@ impl<'a> Place<'a> {
 
 /// Returns false, with a log message, if ftrace cannot trace the function there. Returns true for a
 /// place that does not exist, which the engine refuses.
-fn is_traceable(target: &Target) -> bool {
+fn is_traceable(target: &OwnedTarget) -> bool {
     let base = match &target.symbol {
         Some(name) => kallsyms::lookup_name(name),
         None => Some(target.address),

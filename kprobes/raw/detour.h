@@ -11,8 +11,8 @@
  * Offsets in a point of the probe that a detour calls: before the instruction only, or also after
  * it.
  */
-#define FERRO_POINT_BEFORE	0
-#define FERRO_POINT_AROUND	8
+#define FERRO_POINT_SINGLE	0
+#define FERRO_POINT_SINGLE_POST	8
 /* Offsets in struct kprobe. */
 #define FERRO_KPROBE_PRE	64
 #define FERRO_KPROBE_POST	72

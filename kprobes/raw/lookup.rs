@@ -220,22 +220,22 @@ impl<T> AddressMap<T> {
 ///
 /// A chain of list entries of probes by `next`, with NULL at its end. Changes need the engine's
 /// mutex, and are stores of single words. A removed probe stays valid until a grace period of RCU
-/// has passed, and while the mutex is held. `before` is [`ferro_kprobe_walk`] or a probe of the
-/// chain, `around` [`ferro_kprobe_walk_posting`] or one; they change with it.
+/// has passed, and while the mutex is held. `single` is [`ferro_kprobe_walk`] or a probe of the
+/// chain, `single_post` [`ferro_kprobe_walk_posting`] or one; they change with it.
 ///
 /// `optprobe_template.S` reads both, by their offsets.
 #[repr(C)]
 pub(crate) struct ProbeList {
     /// The only probe, if enabled and registered without a post-handler.
-    before: UnsafeCell<*mut bindings::kprobe>,
+    single: UnsafeCell<*mut bindings::kprobe>,
     /// The only probe, if enabled and registered with a post-handler.
-    around: UnsafeCell<*mut bindings::kprobe>,
+    single_post: UnsafeCell<*mut bindings::kprobe>,
     first: UnsafeCell<*mut bindings::list_head>,
 }
 
 // `detour.h`
-static_assert!(offset_of!(ProbeList, before) == 0);
-static_assert!(offset_of!(ProbeList, around) == 8);
+static_assert!(offset_of!(ProbeList, single) == 0);
+static_assert!(offset_of!(ProbeList, single_post) == 8);
 
 extern "C" {
     /// `engine.c`
@@ -255,8 +255,8 @@ impl ProbeList {
     pub(crate) const fn new() -> Self {
         // INVARIANT: Only the end.
         Self {
-            before: UnsafeCell::new(&raw mut ferro_kprobe_walk),
-            around: UnsafeCell::new(&raw mut ferro_kprobe_walk_posting),
+            single: UnsafeCell::new(&raw mut ferro_kprobe_walk),
+            single_post: UnsafeCell::new(&raw mut ferro_kprobe_walk_posting),
             first: UnsafeCell::new(null_mut()),
         }
     }
@@ -301,27 +301,27 @@ impl ProbeList {
         self.update_single(locked);
     }
 
-    /// Updates `before` and `around`, also after a probe was enabled or disabled. Readers of the
+    /// Updates `single` and `single_post`, also after a probe was enabled or disabled. Readers of the
     /// old values still find probes that were in the chain.
     pub(crate) fn update_single(&self, locked: &Locked) {
         let mut probes = self.iter(locked);
         let first = probes.next().filter(|_| probes.next().is_none());
         let alone = first.filter(|probe| probe.is_enabled());
-        let (mut before, mut around) = (
+        let (mut single, mut single_post) = (
             &raw mut ferro_kprobe_walk,
             &raw mut ferro_kprobe_walk_posting,
         );
         if let Some(probe) = alone {
             match probe.has_post() {
-                true => around = probe.as_ptr(),
-                false => before = probe.as_ptr(),
+                true => single_post = probe.as_ptr(),
+                false => single = probe.as_ptr(),
             }
         }
         // INVARIANT: In the chain, with the mutex held, or the probes of `engine.c`.
         // SAFETY: Live words, which only the holder of the mutex stores.
         unsafe {
-            shared_word::store_release(self.before.get(), before);
-            shared_word::store_release(self.around.get(), around);
+            shared_word::store_release(self.single.get(), single);
+            shared_word::store_release(self.single_post.get(), single_post);
         }
     }
 
@@ -367,9 +367,9 @@ impl<'a> Found<'a, ProbeList> {
 
     /// Returns the only probe, if enabled and registered without a post-handler.
     #[inline(always)]
-    pub(crate) fn before(self) -> Option<Kprobe<'a>> {
+    pub(crate) fn single(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
-        let probe = unsafe { shared_word::load(self.get().before.get()) };
+        let probe = unsafe { shared_word::load(self.get().single.get()) };
         // SAFETY: By the invariants of the list never NULL: the probe of `engine.c`, excluded here,
         // or a probe that was in the list when the list was found, and so stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk)
@@ -378,9 +378,9 @@ impl<'a> Found<'a, ProbeList> {
 
     /// Returns the only probe, if enabled and registered with a post-handler.
     #[inline(always)]
-    pub(crate) fn around(self) -> Option<Kprobe<'a>> {
+    pub(crate) fn single_post(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
-        let probe = unsafe { shared_word::load(self.get().around.get()) };
+        let probe = unsafe { shared_word::load(self.get().single_post.get()) };
         // SAFETY: By the invariants of the list never NULL: the probe of `engine.c`, excluded here,
         // or a probe that was in the list when the list was found, and so stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk_posting)

@@ -100,7 +100,7 @@ SYM_CODE_START(ferro_kprobe_detour)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
 	check_rcu ferro_kprobe_detour_watched
-	call_pre FERRO_POINT_BEFORE
+	call_pre FERRO_POINT_SINGLE
 	movq	$0, PER_CPU_VAR(current_kprobe)
 	preempt_on
 	RET
@@ -114,7 +114,7 @@ SYM_CODE_START(ferro_kprobe_detour_around)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
 	check_rcu ferro_kprobe_detour_around_watched
-	call_pre FERRO_POINT_AROUND
+	call_pre FERRO_POINT_SINGLE_POST
 	RET
 SYM_CODE_END(ferro_kprobe_detour_around)
 

@@ -13,8 +13,8 @@ use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::types::Opaque;
 
-/// Place of a probe, and its initial state.
-pub(crate) struct Target {
+/// Target of a probe, with its own copy of the symbol's name.
+pub(crate) struct OwnedTarget {
     pub(crate) symbol: Option<CString>,
     /// Address, or 0 with a symbol.
     pub(crate) address: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     pub(crate) is_disarmed: bool,
 }
 
-impl Target {
+impl OwnedTarget {
     /// Returns a `struct kprobe` for it, without handlers. The structure points to the symbol's
     /// name, which stays in place when its owner is moved.
     pub(super) fn kprobe(&self) -> bindings::kprobe {

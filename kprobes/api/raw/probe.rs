@@ -13,8 +13,8 @@ use kernel::types::Opaque;
 use super::batch::InEngine;
 use super::batch::IsRegistered;
 use super::batch::Unregistered;
+use super::kprobe::OwnedTarget;
 use super::kprobe::Registered;
-use super::kprobe::Target;
 use super::permissions::Destination;
 use super::regs::Regs;
 
@@ -43,7 +43,7 @@ pub(crate) trait Callbacks: Send + Sync + 'static {
 pub(crate) struct RawProbe<H: Callbacks> {
     // In order of initialisation.
     handler: H,
-    target: Target,
+    target: OwnedTarget,
     #[pin]
     kprobe: Opaque<bindings::kprobe>,
     is_registered: IsRegistered,
@@ -58,7 +58,7 @@ unsafe impl<H: Callbacks> Sync for RawProbe<H> {}
 
 impl<H: Callbacks> RawProbe<H> {
     /// Prepares a probe. Errors: no memory.
-    pub(crate) fn unregistered(target: Target, handler: H) -> Result<Unregistered<Self>> {
+    pub(crate) fn unregistered(target: OwnedTarget, handler: H) -> Result<Unregistered<Self>> {
         Unregistered::new(try_pin_init!(Self {
             handler,
             target,

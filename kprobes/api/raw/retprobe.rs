@@ -13,8 +13,8 @@ use kernel::types::Opaque;
 use super::batch::InEngine;
 use super::batch::IsRegistered;
 use super::batch::Unregistered;
+use super::kprobe::OwnedTarget;
 use super::kprobe::Registered;
-use super::kprobe::Target;
 use super::regs::Regs;
 
 /// Callbacks of a function's entry and return, on several CPUs at a time.
@@ -46,7 +46,7 @@ const MOST_BYTES: usize = 64 << 20;
 pub(crate) struct RawRetprobe<H: ReturnCallbacks> {
     // In order of initialisation.
     handler: H,
-    target: Target,
+    target: OwnedTarget,
     /// Maximum number of calls that can be followed at a time.
     maxactive: c_int,
     #[pin]
@@ -75,7 +75,7 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
 
     /// Prepares a probe. Errors: -E2BIG for too many calls at a time, and no memory.
     pub(crate) fn unregistered(
-        target: Target,
+        target: OwnedTarget,
         max_active: u32,
         handler: H,
     ) -> Result<Unregistered<Self>> {
