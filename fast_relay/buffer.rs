@@ -30,7 +30,7 @@ use kernel::sync::barrier;
 use kernel::sync::Mutex;
 use kernel::sync::Refcount;
 
-use crate::persistent::Place;
+use crate::persistent::OpenMemory;
 use crate::raw::ring::RingMem;
 
 /// A buffer. Its channel and each open file or mapping hold a reference.
@@ -59,12 +59,12 @@ impl_always_refcounted!(Buffer);
 
 impl Buffer {
     /// Makes the empty buffer of `cpu`, without a file. A persistent channel's buffer is in
-    /// `place`.
+    /// `memory`.
     ///
     /// Errors: -ENOMEM, -EINTR if the task is being killed.
-    pub(crate) fn new(ring: Ring, cpu: CpuId, place: Option<&Place>) -> Result<ARef<Self>> {
-        let memory = Shared::new(match place {
-            Some(place) => RingMem::in_flight(ring, cpu, place.memory()),
+    pub(crate) fn new(ring: Ring, cpu: CpuId, memory: Option<&OpenMemory>) -> Result<ARef<Self>> {
+        let memory = Shared::new(match memory {
+            Some(memory) => RingMem::persistent(ring, cpu, memory.memory()),
             None => RingMem::new(ring, cpu),
         })?;
         let buffer = KBox::pin_init(

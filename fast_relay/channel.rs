@@ -14,12 +14,12 @@ use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::aref::ARef;
 
-use crate::channel_state::Inner;
+use crate::channel_state::ChannelState;
+use crate::debugfs::Files;
+use crate::debugfs::Parent;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
-use crate::files::Files;
-use crate::files::Parent;
-use crate::persistent::place;
+use crate::persistent;
 use crate::registry;
 
 /// A fast relay channel. Closed when dropped.
@@ -28,13 +28,13 @@ use crate::registry;
 /// closed when the module that opened it is unloaded. In a context that cannot sleep, such as a
 /// probe handler, the drop defers the close to a work item.
 pub struct Channel {
-    pub(crate) inner: ARef<Shared<Inner>>,
+    pub(crate) state: ARef<Shared<ChannelState>>,
     // Dropped last: it holds a reference to the other.
     _open: Deferred<Open>,
 }
 
 /// Closes a channel when dropped. Sleeps.
-struct Open(ARef<Shared<Inner>>);
+struct Open(ARef<Shared<ChannelState>>);
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -162,7 +162,7 @@ impl<'a> Builder<'a> {
                 .map(|format| CString::try_from_fmt(fmt!("{format}")))
                 .transpose()?,
         )?;
-        let (ring, seat) = place(
+        let (ring, claim) = persistent::allocate(
             self.reserved,
             self.dir,
             self.subbuf_size,
@@ -171,11 +171,11 @@ impl<'a> Builder<'a> {
             self.format.unwrap_or_default().as_bytes(),
         )?;
         // The location is data of the module that calls `Builder::open()`.
-        let inner = Inner::new(ring, seat, files, core::ptr::from_ref(client).addr())?;
+        let state = ChannelState::new(ring, claim, files, core::ptr::from_ref(client).addr())?;
         // First, as it cannot fail once the channel is open.
-        let open = Deferred::new(Ok::<_, Error>(Open(inner.clone())))?;
-        registry::open(&inner)?;
-        Ok(Channel { inner, _open: open })
+        let open = Deferred::new(Ok::<_, Error>(Open(state.clone())))?;
+        registry::open(&state)?;
+        Ok(Channel { state, _open: open })
     }
 }
 
@@ -190,11 +190,11 @@ impl Channel {
     /// Context: process; sleeps. Errors: `ENOENT` before debugfs is ready.
     pub fn dir(&self) -> Result<DirRef, ChannelError> {
         must_sleep()?;
-        Ok(self.inner.dir()?)
+        Ok(self.state.dir()?)
     }
 
     /// Returns the number of lost records, of all CPUs. Context: any.
     pub fn lost(&self) -> u64 {
-        self.inner.lost()
+        self.state.lost()
     }
 }

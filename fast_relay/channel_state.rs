@@ -2,7 +2,7 @@
 
 //! State of a channel: its buffers and its files.
 //!
-//! Contexts: process, except where [`Inner`] says otherwise. Locks: [`Inner::files`].
+//! Contexts: process, except where [`ChannelState`] says otherwise. Locks: [`ChannelState::files`].
 #![deny(unsafe_code)]
 
 use ferro_core::ring::Ring;
@@ -20,14 +20,14 @@ use kernel::sync::Mutex;
 use kernel::sync::SetOnce;
 
 use crate::buffer::Buffer;
-use crate::files::Files;
-use crate::persistent::Seat;
+use crate::debugfs::Files;
+use crate::persistent::MemoryClaim;
 use crate::raw::ring::RingSlots;
 
 /// State shared by writers, the registry and the client.
 #[repr(C)]
 #[pin_data]
-pub(crate) struct Inner {
+pub(crate) struct ChannelState {
     /// First, as in `struct relay_fast`.
     pub(crate) slots: RingSlots,
     ring: Ring,
@@ -36,21 +36,21 @@ pub(crate) struct Inner {
     #[pin]
     files: Mutex<Files>,
     /// Number of records lost on CPUs without a buffer.
-    elsewhere: Atomic<u64>,
+    lost_without_buffer: Atomic<u64>,
     /// An address in the client's code or data.
     client: usize,
     /// Place of the buffers if the channel is persistent.
-    seat: Option<Seat>,
+    claim: Option<MemoryClaim>,
 }
 
-impl Inner {
-    /// Creates a channel without buffers; they are put at `seat` if given. `client` is any address
-    /// in the code or data of the module that opens the channel.
+impl ChannelState {
+    /// Creates a channel without buffers; they are put into the memory of `claim`, if given.
+    /// `client` is any address in the code or data of the module that opens the channel.
     ///
     /// Errors: -ENOMEM.
     pub(crate) fn new(
         ring: Ring,
-        seat: Option<Seat>,
+        claim: Option<MemoryClaim>,
         files: Files,
         client: usize,
     ) -> Result<ARef<Shared<Self>>> {
@@ -66,9 +66,9 @@ impl Inner {
             ring,
             buffers,
             files <- new_mutex!(files),
-            elsewhere: Atomic::new(0),
+            lost_without_buffer: Atomic::new(0),
             client,
-            seat,
+            claim,
         }? Error))
     }
 
@@ -99,7 +99,7 @@ impl Inner {
         if self.buffer(cpu).is_some() {
             return Ok(());
         }
-        let buffer = Buffer::new(self.ring, cpu, self.seat.as_deref())?;
+        let buffer = Buffer::new(self.ring, cpu, self.claim.as_deref())?;
         let memory = buffer.memory().clone();
         let index = usize::try_from(cpu.get())?;
         // First: a writer to the memory has to find the readers to wake.
@@ -133,20 +133,20 @@ impl Inner {
         for (_, buffer) in self.buffers() {
             buffer.close();
         }
-        if let Some(seat) = &self.seat {
-            seat.close();
+        if let Some(claim) = &self.claim {
+            claim.close();
         }
     }
 
     /// Counts a lost record on a CPU without a buffer. Context: any.
-    pub(crate) fn count_elsewhere(&self) {
-        self.elsewhere.fetch_add(1, Relaxed);
+    pub(crate) fn count_without_buffer(&self) {
+        self.lost_without_buffer.fetch_add(1, Relaxed);
     }
 
     /// Returns the number of lost records, of all CPUs. Context: any.
     pub(crate) fn lost(&self) -> u64 {
         let lost = self.buffers().map(|(_, buffer)| buffer.memory().lost());
-        lost.fold(self.elsewhere.load(Relaxed), u64::wrapping_add)
+        lost.fold(self.lost_without_buffer.load(Relaxed), u64::wrapping_add)
     }
 
     /// Returns the directory of the files, for the client's own files.

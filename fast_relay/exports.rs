@@ -21,29 +21,28 @@ use kernel::ffi::c_uint;
 use kernel::prelude::*;
 use kernel::str::CString;
 
-use crate::channel_state::Inner;
-use crate::files::Files;
-use crate::files::Parent;
+use crate::channel_state::ChannelState;
+use crate::debugfs::Files;
+use crate::debugfs::Parent;
 use crate::persistent;
-use crate::persistent::place;
 use crate::record::Dropped;
 use crate::registry;
 
 /// Permissions of the files of C clients.
 const FILE_MODE: u16 = 0o600;
 
-static_assert!(offset_of!(Inner, slots) == 0);
+static_assert!(offset_of!(ChannelState, slots) == 0);
 
 /// Converts a client's channel pointer.
 ///
 /// # Safety
 ///
 /// `chan` was returned by `__relay_fast_open()` and has not been closed since.
-unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
+unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a ChannelState {
     // SAFETY: The caller guarantees that `__relay_fast_open()` returned it, whose result is the
-    // structure that an `Inner` starts with, and that it is open: the registry keeps the `Inner`
-    // until it is closed.
-    unsafe { &*chan.cast::<Inner>() }
+    // structure that an `ChannelState` starts with, and that it is open: the registry keeps the
+    // `ChannelState` until it is closed.
+    unsafe { &*chan.cast::<ChannelState>() }
 }
 
 /// Returns the directory and base name for files that a client calls `name` in `parent`.
@@ -91,7 +90,7 @@ unsafe extern "C" fn __relay_fast_open(
             return Err(EINVAL);
         }
         let text = format.as_ref().map_or(&[][..], |format| format.to_bytes());
-        let (ring, seat) = place(
+        let (ring, claim) = persistent::allocate(
             string(reserved),
             name,
             subbuf_size,
@@ -100,15 +99,15 @@ unsafe extern "C" fn __relay_fast_open(
             text,
         )?;
         // The structure is data of the module that it describes.
-        let inner = Inner::new(
+        let state = ChannelState::new(
             ring,
-            seat,
+            claim,
             Files::new(parent, base, FILE_MODE, format)?,
             owner.addr(),
         )?;
-        let pointer = &raw const **inner;
+        let pointer = &raw const **state;
         // The registry keeps it.
-        registry::open(&inner)?;
+        registry::open(&state)?;
         Ok(pointer.cast_mut().cast())
     })();
     opened.unwrap_or_else(|e: Error| e.to_ptr())

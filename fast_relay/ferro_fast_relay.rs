@@ -7,7 +7,7 @@
 //! control page that is mapped with the data, see `<uapi/linux/ferrotrace_relay.h>`.
 //!
 //! `ferro_core::ring` has the algorithm, `raw/ring.rs` its memory. `registry.rs` has the open
-//! channels, `channel_state.rs`, `buffer.rs` and `files.rs` their parts, and `persistent.rs` the
+//! channels, `channel_state.rs`, `buffer.rs` and `debugfs.rs` their parts, and `persistent.rs` the
 //! channels in memory that survives a reboot. `channel.rs` and `record.rs` are the interface for
 //! clients, `exports.rs` has the C functions.
 //!
@@ -32,10 +32,10 @@ mod buffer;
 mod channel;
 mod channel_state;
 // Both APIs include the same file, as neither crate depends on the other.
+mod debugfs;
 #[path = "../relay/api/error.rs"]
 mod error;
 mod exports;
-mod files;
 mod persistent;
 mod raw;
 mod record;
@@ -63,7 +63,7 @@ module! {
 struct FastRelay {
     _prepare: Registered<CpuPrepare>,
     _modules: Registered<ModuleEvent>,
-    _flights: persistent::Attached,
+    _persistent: persistent::Attached,
 }
 
 impl kernel::Module for FastRelay {
@@ -73,8 +73,8 @@ impl kernel::Module for FastRelay {
         registry::make_late_files();
         Ok(Self {
             _prepare: prepare,
-            _modules: raw::module_notifier::register(c"fast_relay", registry::module_goes)?,
-            _flights: persistent::Attached::new()?,
+            _modules: raw::module_notifier::register(c"fast_relay", registry::close_for_module)?,
+            _persistent: persistent::Attached::new()?,
         })
     }
 }

@@ -7,7 +7,7 @@
 //! copied during boot, and recording can start at once. If the kernel dies again before the data
 //! were read, the next channel overwrites the older half.
 //!
-//! Contexts: process, except [`dump`]. Locks: [`FLIGHTS`], not within other locks.
+//! Contexts: process, except [`dump`]. Locks: [`MEMORIES`], not within other locks.
 #![deny(unsafe_code)]
 
 use ferro_core::persistent::checksum::Reason;
@@ -44,8 +44,8 @@ use kernel::sync::atomic::Relaxed;
 
 use crate::raw::persistent::origin;
 use crate::raw::persistent::Dumper;
-use crate::raw::persistent::FlightMem;
 use crate::raw::persistent::Half;
+use crate::raw::persistent::PersistentMem;
 use crate::raw::persistent::Progress;
 use crate::FastRelay;
 
@@ -58,40 +58,40 @@ const NAMES: usize = 8;
 /// Longest line that the control file takes, in bytes: a command and a name.
 const LINE: usize = 32;
 
-/// The known persistent memory. C defines the mutex: channels may be opened before Rust could
-/// initialise one.
-static FLIGHTS: StaticMutex<Flights> = static_mutex!(
+/// The named memory with channels or data. C defines the mutex: channels may be opened before Rust
+/// could initialise one.
+static MEMORIES: StaticMutex<Memories> = static_mutex!(
     relay_fast_flight_mutex,
-    Flights {
+    Memories {
         dir: None,
-        known: KVec::new(),
+        list: KVec::new(),
     }
 );
 
 /// The open channels in persistent memory, for [`dump`].
-static OPEN: [RcuSlot<Shared<Place>>; NAMES] = [const { RcuSlot::new() }; NAMES];
+static OPEN: [RcuSlot<Shared<OpenMemory>>; NAMES] = [const { RcuSlot::new() }; NAMES];
 
 /// Set after a panic: the seals of the panic are the last ones.
 static PANICKED: Atomic<bool> = Atomic::new(false);
 
-struct Flights {
+struct Memories {
     dir: Option<Dir>,
-    known: KVec<Known>,
+    list: KVec<NamedMemory>,
 }
 
 /// Memory of one name.
-struct Known {
+struct NamedMemory {
     name: CString,
     reserved: Reserved,
     /// Number of the next channel.
     opening: u64,
     /// Set while a channel uses the memory.
     is_open: bool,
-    left: Option<Left>,
+    old: Option<OldData>,
 }
 
 /// Data of an earlier boot.
-struct Left {
+struct OldData {
     half: usize,
     image: ARef<Shared<Image>>,
     file: Option<File<Shared<Image>>>,
@@ -121,7 +121,7 @@ impl NodeOps for Image {
     }
 }
 
-impl Known {
+impl NamedMemory {
     fn half_bytes(reserved: &Reserved) -> usize {
         reserved.len() / 2 / PAGE_SIZE * PAGE_SIZE
     }
@@ -135,12 +135,12 @@ impl Known {
     /// Looks for data of earlier boots. Errors: as for [`Reserved::find`] and [`Reserved::map`].
     fn new(name: &CStr) -> Result<Self> {
         let reserved = Reserved::find(name)?;
-        let mut known = Self {
+        let mut named = Self {
             name: CString::try_from(name)?,
             reserved,
             opening: 0,
             is_open: false,
-            left: None,
+            old: None,
         };
         for half in 0..2 {
             let memory = Self::map(&reserved, half)?;
@@ -148,41 +148,36 @@ impl Known {
                 Ok(found) => found,
                 Err(HeaderError::Absent) => continue,
                 Err(e) => {
-                    pr_warn!(
-                        "{:?}: half {} has a header that is of no use: {:?}\n",
-                        name,
-                        half,
-                        e
-                    );
+                    pr_warn!("{:?}: half {} has an invalid header: {:?}\n", name, half, e);
                     continue;
                 }
             };
             if repair != Repair::Intact {
                 pr_warn!(
-                    "{:?}: half {} has a header that was hit: {:?}\n",
+                    "{:?}: half {} has a damaged header: {:?}\n",
                     name,
                     half,
                     repair
                 );
             }
-            if known.left.is_none() || header.opening >= known.opening {
+            if named.old.is_none() || header.opening >= named.opening {
                 let image = Shared::new(Ok(Image(memory)))?;
-                known.left = Some(Left {
+                named.old = Some(OldData {
                     half,
                     image,
                     file: None,
                 });
             }
-            known.opening = known.opening.max(header.opening.wrapping_add(1));
+            named.opening = named.opening.max(header.opening.wrapping_add(1));
         }
-        Ok(known)
+        Ok(named)
     }
 
-    /// Maps the half other than `left`, or an unused one of both if `left` is `None`.
+    /// Maps the half other than `used`, or an unused one of both if `used` is `None`.
     ///
     /// Errors: -EAGAIN if it is in use, -ENOMEM.
-    fn free_half(&self, left: Option<usize>) -> Result<Half> {
-        let mut halves = (0..2).filter(|half| Some(*half) != left);
+    fn free_half(&self, used: Option<usize>) -> Result<Half> {
+        let mut halves = (0..2).filter(|half| Some(*half) != used);
         let mut memory = Err(EAGAIN);
         while let (Err(EAGAIN), Some(half)) = (&memory, halves.next()) {
             memory = Self::map(&self.reserved, half);
@@ -191,26 +186,26 @@ impl Known {
     }
 }
 
-impl Flights {
+impl Memories {
     /// Returns the entry of a named memory; adds it if needed.
     ///
     /// Errors: -ENXIO if there is no such memory, -EINVAL if the name cannot be a file's, -EAGAIN,
     /// -ENOMEM.
-    fn look_up(&mut self, name: &CStr) -> Result<&mut Known> {
+    fn look_up(&mut self, name: &CStr) -> Result<&mut NamedMemory> {
         let text = name.to_bytes();
         if matches!(text, b"" | b"." | b"..") || text.contains(&b'/') || name == CONTROL {
             return Err(EINVAL);
         }
-        let mut known = self.known.iter();
-        let index = match known.position(|known| *known.name == *name) {
+        let mut named = self.list.iter();
+        let index = match named.position(|named| *named.name == *name) {
             Some(index) => index,
             None => {
-                self.known.push(Known::new(name)?, GFP_KERNEL)?;
-                self.known.len() - 1
+                self.list.push(NamedMemory::new(name)?, GFP_KERNEL)?;
+                self.list.len() - 1
             }
         };
         self.make_files();
-        self.known.get_mut(index).ok_or(EINVAL)
+        self.list.get_mut(index).ok_or(EINVAL)
     }
 
     /// Makes the missing files, if the directory exists.
@@ -218,35 +213,39 @@ impl Flights {
         let Some(dir) = self.dir.as_ref().map(Dir::to_ref) else {
             return;
         };
-        for known in self.known.iter_mut() {
-            let Some(left) = known.left.as_mut().filter(|left| left.file.is_none()) else {
+        for named in self.list.iter_mut() {
+            let Some(old) = named.old.as_mut().filter(|old| old.file.is_none()) else {
                 continue;
             };
-            match dir.file(&known.name, 0o400, &IMAGE_FILE, left.image.clone()) {
-                Ok(file) => left.file = Some(file),
-                Err(e) => pr_err!("no file for what is left in {:?}: {:?}\n", known.name, e),
+            match dir.file(&named.name, 0o400, &IMAGE_FILE, old.image.clone()) {
+                Ok(file) => old.file = Some(file),
+                Err(e) => pr_err!(
+                    "no file for the data of earlier boots in {:?}: {:?}\n",
+                    named.name,
+                    e
+                ),
             }
         }
     }
 }
 
-/// Returns the sizes of the channel `name`, and its place in the memory called `reserved`, if
+/// Returns the sizes of the channel `name`, and its claim on the memory called `reserved`, if
 /// given.
 ///
 /// Errors: -EINVAL for invalid sizes; otherwise as for [`open`].
-pub(crate) fn place(
+pub(crate) fn allocate(
     reserved: Option<&CStr>,
     name: &CStr,
     subbuf_size: usize,
     n_subbufs: usize,
     overwrite: bool,
     format: &[u8],
-) -> Result<(Ring, Option<Seat>)> {
+) -> Result<(Ring, Option<MemoryClaim>)> {
     let Some(memory) = reserved else {
         let ring = Ring::new(subbuf_size, n_subbufs, overwrite).map_err(|_| EINVAL)?;
         return Ok((ring, None));
     };
-    let wanted = Wanted {
+    let request = Request {
         memory,
         name,
         subbuf_size,
@@ -254,12 +253,12 @@ pub(crate) fn place(
         overwrite,
         format,
     };
-    let (ring, seat) = open(&wanted)?;
-    Ok((ring, Some(seat)))
+    let (ring, claim) = open(&request)?;
+    Ok((ring, Some(claim)))
 }
 
 /// Parameters of a channel.
-struct Wanted<'a> {
+struct Request<'a> {
     /// Name of the memory.
     memory: &'a CStr,
     /// Name of the channel.
@@ -271,40 +270,40 @@ struct Wanted<'a> {
     format: &'a [u8],
 }
 
-/// Place of an open channel.
-pub(crate) struct Place {
-    memory: FlightMem,
+/// Memory of an open channel.
+pub(crate) struct OpenMemory {
+    memory: PersistentMem,
     name: CString,
     is_closed: Atomic<bool>,
 }
 
-impl Place {
+impl OpenMemory {
     /// Returns the memory of the buffers.
-    pub(crate) fn memory(&self) -> &FlightMem {
+    pub(crate) fn memory(&self) -> &PersistentMem {
         &self.memory
     }
 }
 
-/// A channel's claim on its place. Released when dropped.
-pub(crate) struct Seat(ARef<Shared<Place>>);
+/// A channel's claim on its memory. Released when dropped.
+pub(crate) struct MemoryClaim(ARef<Shared<OpenMemory>>);
 
-impl core::ops::Deref for Seat {
-    type Target = Place;
+impl core::ops::Deref for MemoryClaim {
+    type Target = OpenMemory;
 
-    fn deref(&self) -> &Place {
+    fn deref(&self) -> &OpenMemory {
         &self.0
     }
 }
 
-impl Seat {
-    /// Closes the place after the last write.
+impl MemoryClaim {
+    /// Closes the memory after the last write.
     pub(crate) fn close(&self) {
         if self.0.is_closed.xchg(true, Full) {
             return;
         }
-        let same = |place: &Place| core::ptr::eq(place, &**self.0);
+        let same = |memory: &OpenMemory| core::ptr::eq(memory, &**self.0);
         for slot in &OPEN {
-            if slot.get().is_some_and(|place| same(&place)) {
+            if slot.get().is_some_and(|memory| same(&memory)) {
                 drop(slot.replace(None));
             }
         }
@@ -320,15 +319,15 @@ impl Seat {
                 }
             }
         }
-        let mut flights = FLIGHTS.lock();
-        let mut known = flights.known.iter_mut();
-        if let Some(known) = known.find(|known| *known.name == *self.0.name) {
-            known.is_open = false;
+        let mut memories = MEMORIES.lock();
+        let mut named = memories.list.iter_mut();
+        if let Some(named) = named.find(|named| *named.name == *self.0.name) {
+            named.is_open = false;
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for MemoryClaim {
     fn drop(&mut self) {
         self.close();
     }
@@ -347,27 +346,27 @@ fn name_of(text: &[u8]) -> [u8; NAME_BYTES] {
 /// Errors: -ENXIO if there is no such memory, -EAGAIN while a channel or readers of an earlier one
 /// use it, -ENOSPC if it is too small, -EINVAL for invalid sizes, -ENOMEM, -EINTR if the task is
 /// being killed.
-fn open(wanted: &Wanted<'_>) -> Result<(Ring, Seat)> {
-    let mut flights = FLIGHTS.lock();
-    let known = flights.look_up(wanted.memory)?;
-    if known.is_open {
+fn open(request: &Request<'_>) -> Result<(Ring, MemoryClaim)> {
+    let mut memories = MEMORIES.lock();
+    let named = memories.look_up(request.memory)?;
+    if named.is_open {
         return Err(EAGAIN);
     }
-    let bytes = u64::try_from(Known::half_bytes(&known.reserved))?;
-    let format_bytes = u64::try_from(wanted.format.len())?;
+    let bytes = u64::try_from(NamedMemory::half_bytes(&named.reserved))?;
+    let format_bytes = u64::try_from(request.format.len())?;
     let cpus = cpu::possible()
         .map(|cpu| u64::from(cpu.get()) + 1)
         .max()
         .unwrap_or(1);
-    let least = match wanted.n_subbufs {
+    let least = match request.n_subbufs {
         0 => 2,
         n_subbufs => n_subbufs,
     };
-    let ring = Ring::new(wanted.subbuf_size, least, wanted.overwrite).map_err(|_| EINVAL)?;
-    let layout = match wanted.n_subbufs {
+    let ring = Ring::new(request.subbuf_size, least, request.overwrite).map_err(|_| EINVAL)?;
+    let layout = match request.n_subbufs {
         0 => Layout::largest(
-            wanted.subbuf_size,
-            wanted.overwrite,
+            request.subbuf_size,
+            request.overwrite,
             cpus,
             format_bytes,
             bytes,
@@ -380,7 +379,7 @@ fn open(wanted: &Wanted<'_>) -> Result<(Ring, Seat)> {
             let needed = Layout::new(ring, cpus, format_bytes).map_or(0, |layout| layout.bytes());
             pr_err!(
                 "{:?} has {} bytes, and the channel needs {}\n",
-                wanted.memory,
+                request.memory,
                 2 * bytes,
                 2 * needed
             );
@@ -389,33 +388,33 @@ fn open(wanted: &Wanted<'_>) -> Result<(Ring, Seat)> {
     let now = origin();
     let header = Header {
         bytes,
-        opening: known.opening,
+        opening: named.opening,
         boot: now.boot,
         monotonic_ns: now.monotonic_ns,
         real_ns: now.real_ns,
         cpus,
         subbuf_size: layout.ring().subbuf_size(),
         n_subbufs: layout.ring().n_subbufs(),
-        overwrite: wanted.overwrite,
+        overwrite: request.overwrite,
         format_bytes,
-        format_crc: Crc::new().bytes(wanted.format).finish(),
-        name: name_of(wanted.name.to_bytes()),
+        format_crc: Crc::new().bytes(request.format).finish(),
+        name: name_of(request.name.to_bytes()),
         release: name_of(&now.release),
     };
-    let half = known.free_half(known.left.as_ref().map(|left| left.half))?;
-    let place = Shared::new(Ok(Place {
-        memory: FlightMem::new(half, &header, wanted.format)?,
-        name: CString::try_from(wanted.memory)?,
+    let half = named.free_half(named.old.as_ref().map(|old| old.half))?;
+    let memory = Shared::new(Ok(OpenMemory {
+        memory: PersistentMem::new(half, &header, request.format)?,
+        name: CString::try_from(request.memory)?,
         is_closed: Atomic::new(false),
     }))?;
-    place.memory.publish(&header);
-    known.opening = known.opening.wrapping_add(1);
-    known.is_open = true;
+    memory.memory.publish(&header);
+    named.opening = named.opening.wrapping_add(1);
+    named.is_open = true;
     // A free slot exists: one per name, and a name has one channel at a time.
     if let Some(slot) = OPEN.iter().find(|slot| slot.get().is_none()) {
-        drop(slot.replace(Some(place.clone())));
+        drop(slot.replace(Some(memory.clone())));
     }
-    Ok((*layout.ring(), Seat(place)))
+    Ok((*layout.ring(), MemoryClaim(memory)))
 }
 
 /// Computes the checksums of all written data, as the kernel panics or is about to restart or halt.
@@ -434,7 +433,9 @@ pub(crate) fn dump(reason: Reason) {
         let mut progress = Progress::default();
         let mut step = || {
             with_irqs_off(|irqs| {
-                slot.with(irqs, |place| place.memory.seal_some(&mut progress, reason))
+                slot.with(irqs, |memory| {
+                    memory.memory.seal_some(&mut progress, reason)
+                })
             })
         };
         while step() == Some(true) {}
@@ -442,10 +443,10 @@ pub(crate) fn dump(reason: Reason) {
 }
 
 /// Makes a file with the data that the last boot left in this memory. Errors: as for the look-up,
-/// -ENODATA if nothing is left.
+/// -ENODATA if there are none.
 fn find(name: &CStr) -> Result {
-    let mut flights = FLIGHTS.lock();
-    match flights.look_up(name)?.left {
+    let mut memories = MEMORIES.lock();
+    match memories.look_up(name)?.old {
         Some(_) => Ok(()),
         None => Err(ENODATA),
     }
@@ -453,20 +454,20 @@ fn find(name: &CStr) -> Result {
 
 /// Drops the data of earlier boots. Errors: as for [`find`], -EAGAIN while readers hold a channel's
 /// memory; then nothing is dropped.
-fn drop_left(name: &CStr) -> Result {
-    let mut flights = FLIGHTS.lock();
-    let known = flights.look_up(name)?;
-    let half = known.left.as_ref().ok_or(ENODATA)?.half;
-    if !known.is_open {
+fn drop_old(name: &CStr) -> Result {
+    let mut memories = MEMORIES.lock();
+    let named = memories.look_up(name)?;
+    let half = named.old.as_ref().ok_or(ENODATA)?.half;
+    if !named.is_open {
         // Erases the data of the boot before the last, which would be found when this module is
         // loaded again.
-        known.free_half(Some(half))?.erase();
+        named.free_half(Some(half))?.erase();
     }
-    let left = known.left.take();
-    drop(flights);
+    let old = named.old.take();
+    drop(memories);
     // Without the lock: the removal of the file waits for its readers.
-    if let Some(left) = left {
-        left.image.0.erase();
+    if let Some(old) = old {
+        old.image.0.erase();
     }
     Ok(())
 }
@@ -483,13 +484,13 @@ impl NodeOps for Control {
     /// Prints a line for each name that has been looked up.
     fn read(&self, to: &mut UserDst) -> Result {
         let mut lines = KVec::new();
-        for known in FLIGHTS.lock().known.iter() {
+        for named in MEMORIES.lock().list.iter() {
             let line = CString::try_from_fmt(fmt!(
                 "{} bytes={} channel={} left={}\n",
-                known.name.to_str().map_err(|_| EINVAL)?,
-                known.reserved.len(),
-                u8::from(known.is_open),
-                u8::from(known.left.is_some())
+                named.name.to_str().map_err(|_| EINVAL)?,
+                named.reserved.len(),
+                u8::from(named.is_open),
+                u8::from(named.old.is_some())
             ))?;
             lines.extend_from_slice(line.to_bytes(), GFP_KERNEL)?;
         }
@@ -504,7 +505,7 @@ impl NodeOps for Control {
         let name = CString::try_from_fmt(fmt!("{name}"))?;
         match command {
             "find" => find(&name),
-            "drop" => drop_left(&name),
+            "drop" => drop_old(&name),
             _ => Err(EINVAL),
         }
     }
@@ -525,14 +526,14 @@ impl Attached {
         let control = Shared::new(Ok(Control))?;
         let file = Dir::new(DIR).and_then(|dir| {
             let file = dir.to_ref().file(CONTROL, 0o600, &CONTROL_FILE, control)?;
-            let mut flights = FLIGHTS.lock();
-            flights.dir = Some(dir);
-            flights.make_files();
+            let mut memories = MEMORIES.lock();
+            memories.dir = Some(dir);
+            memories.make_files();
             Ok(file)
         });
         Ok(Self {
             control: file
-                .inspect_err(|e| pr_err!("no directory for what is left in memory: {:?}\n", e))
+                .inspect_err(|e| pr_err!("no directory for the data of earlier boots: {:?}\n", e))
                 .ok(),
             _dumper: dumper,
         })
@@ -543,9 +544,9 @@ impl Drop for Attached {
     fn drop(&mut self) {
         // The control file first, as its commands make more of the rest.
         drop(self.control.take());
-        let mut flights = FLIGHTS.lock();
-        let rest = (core::mem::take(&mut flights.known), flights.dir.take());
-        drop(flights);
+        let mut memories = MEMORIES.lock();
+        let rest = (core::mem::take(&mut memories.list), memories.dir.take());
+        drop(memories);
         drop(rest);
     }
 }

@@ -16,7 +16,7 @@ use zerocopy::Immutable;
 use zerocopy::IntoBytes;
 
 use crate::channel::Channel;
-use crate::channel_state::Inner;
+use crate::channel_state::ChannelState;
 use crate::raw::ring::Data;
 use crate::raw::ring::Lost;
 use crate::raw::ring::OpenRecord;
@@ -106,11 +106,11 @@ impl Channel {
         fill: impl FnOnce(&mut Placed<'_>) -> Outcome,
     ) -> Result<Outcome, Dropped> {
         let header = header::<true>(kind, len);
-        let slots = &self.inner.slots;
+        let slots = &self.state.slots;
         let mut open = match OpenRecord::reserve(slots, header) {
             Ok(open) => open,
             Err(preempt) => {
-                let open = self.inner.reserve_slow(header, preempt)?;
+                let open = self.state.reserve_slow(header, preempt)?;
                 open.known(slots, header).ok_or(Dropped)?
             }
         };
@@ -122,9 +122,9 @@ impl Channel {
     #[inline(always)]
     fn write_bytes<const T: bool>(&self, kind: u16, data: &[u8]) -> Result<(), Dropped> {
         let header = header::<T>(kind, data.len());
-        match OpenRecord::write(&self.inner.slots, header, data) {
+        match OpenRecord::write(&self.state.slots, header, data) {
             Ok(()) => Ok(()),
-            Err(preempt) => self.inner.write_slow(header, data, preempt),
+            Err(preempt) => self.state.write_slow(header, data, preempt),
         }
     }
 
@@ -136,9 +136,9 @@ impl Channel {
         fill: impl FnOnce(&mut Record<'_>) -> Outcome,
     ) -> Result<(), Dropped> {
         let header = header::<T>(kind, len);
-        let open = match OpenRecord::reserve(&self.inner.slots, header) {
+        let open = match OpenRecord::reserve(&self.state.slots, header) {
             Ok(open) => open,
-            Err(preempt) => self.inner.reserve_slow(header, preempt)?,
+            Err(preempt) => self.state.reserve_slow(header, preempt)?,
         };
         let mut record = Record { open, at: 0, len };
         let outcome = fill(&mut record);
@@ -169,7 +169,7 @@ fn header<const T: bool>(kind: u16, len: usize) -> Header {
     }
 }
 
-impl Inner {
+impl ChannelState {
     /// Reserves a record that the fast path could not: the first record of a sub-buffer, one for
     /// which a reader is to be woken, or one that is lost.
     #[cold]
@@ -184,7 +184,7 @@ impl Inner {
             Err(Lost::Refused(Refused::Full { wake })) => (Err(Dropped), wake),
             Err(Lost::Refused(_)) => return Err(Dropped),
             Err(Lost::NoBuffer) => {
-                self.count_elsewhere();
+                self.count_without_buffer();
                 return Err(Dropped);
             }
         };

@@ -16,31 +16,31 @@ use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
-use crate::channel_state::Inner;
+use crate::channel_state::ChannelState;
 
 /// The open channels. C defines the mutex: channels may be opened before Rust could initialise one.
-static CHANNELS: StaticMutex<KVec<ARef<Shared<Inner>>>> =
+static CHANNELS: StaticMutex<KVec<ARef<Shared<ChannelState>>>> =
     static_mutex!(relay_fast_mutex, KVec::new());
 
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///
 /// Errors: -ENOMEM, -EINTR if the task is being killed, -ESHUTDOWN if the client's module is being
 /// unloaded, and errors of debugfs; then all changes are undone.
-pub(crate) fn open(inner: &ARef<Shared<Inner>>) -> Result {
-    let opened = try_open(inner);
+pub(crate) fn open(state: &ARef<Shared<ChannelState>>) -> Result {
+    let opened = try_open(state);
     if opened.is_err() {
         // Without the locks: the removal of a file waits for its readers. Closing the buffers wakes
         // readers that have opened one.
-        inner.close();
+        state.close();
     }
     opened
 }
 
-fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
+fn try_open(state: &ARef<Shared<ChannelState>>) -> Result {
     loop {
         // Without a lock that other tasks need: buffers may have gigabytes.
-        wanted().try_for_each(|cpu| inner.add_buffer(cpu))?;
-        match inner.make_files() {
+        wanted().try_for_each(|cpu| state.add_buffer(cpu))?;
+        match state.make_files() {
             // Debugfs is not ready yet; the files are made later.
             Err(e) if e == ENOENT && cpu::booting() => {}
             other => other?,
@@ -48,11 +48,11 @@ fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
         // A CPU being brought up is not online yet and is not prepared again: wait for it.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
-        if is_going(inner.client()) {
+        if is_going(state.client()) {
             return Err(ESHUTDOWN);
         }
-        if wanted().all(|cpu| inner.buffer(cpu).is_some()) {
-            return Ok(channels.push(inner.clone(), GFP_KERNEL)?);
+        if wanted().all(|cpu| state.buffer(cpu).is_some()) {
+            return Ok(channels.push(state.clone(), GFP_KERNEL)?);
         }
         // A CPU was brought up since.
     }
@@ -71,30 +71,30 @@ fn wanted() -> impl Iterator<Item = CpuId> {
 /// Closes the channel at this address. Open files and mappings keep their buffers.
 ///
 /// Errors: -ENOENT if the channel is not open.
-pub(crate) fn close(address: *const Inner) -> Result {
-    take(|inner| core::ptr::eq::<Inner>(inner, address))
-        .map(|inner| inner.close())
+pub(crate) fn close(address: *const ChannelState) -> Result {
+    take(|state| core::ptr::eq::<ChannelState>(state, address))
+        .map(|state| state.close())
         .ok_or(ENOENT)
 }
 
 /// Closes the channels that a module has left open when it is unloaded.
-pub(crate) fn module_goes(module: &Module) {
-    while let Some(inner) = take(|inner| inner.is_of(module)) {
+pub(crate) fn close_for_module(module: &Module) {
+    while let Some(state) = take(|state| state.is_of(module)) {
         pr_notice!("a module that goes has left a channel\n");
-        inner.close();
+        state.close();
     }
 }
 
 /// Removes a channel from the registry and returns it.
-fn take(is_it: impl Fn(&Inner) -> bool) -> Option<ARef<Shared<Inner>>> {
+fn take(is_it: impl Fn(&ChannelState) -> bool) -> Option<ARef<Shared<ChannelState>>> {
     let mut channels = CHANNELS.lock();
-    let index = channels.iter().position(|inner| is_it(inner))?;
-    let inner = channels.remove(index).ok()?;
+    let index = channels.iter().position(|state| is_it(state))?;
+    let state = channels.remove(index).ok()?;
     if channels.is_empty() {
         // Statics are not dropped when the module is unloaded.
         *channels = KVec::new();
     }
-    Some(inner)
+    Some(state)
 }
 
 /// Makes the buffers of a CPU about to be brought up.
@@ -102,9 +102,9 @@ fn take(is_it: impl Fn(&Inner) -> bool) -> Option<ARef<Shared<Inner>>> {
 /// Errors: -ENOMEM. A file that cannot be made is only reported: the CPU's records are kept.
 pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
     let channels = CHANNELS.lock();
-    for inner in channels.iter() {
-        inner.add_buffer(cpu)?;
-        if let Err(e) = inner.make_files() {
+    for state in channels.iter() {
+        state.add_buffer(cpu)?;
+        if let Err(e) = state.make_files() {
             pr_err!("no file for cpu {}: {:?}\n", cpu.get(), e);
         }
     }
@@ -114,8 +114,8 @@ pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
 /// Makes the files of channels that were opened before debugfs was ready.
 pub(crate) fn make_late_files() {
     let channels = CHANNELS.lock();
-    for inner in channels.iter() {
-        if let Err(e) = inner.make_files() {
+    for state in channels.iter() {
+        if let Err(e) = state.make_files() {
             pr_err!("no files for a channel of the boot: {:?}\n", e);
         }
     }

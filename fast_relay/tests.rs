@@ -23,7 +23,7 @@ mod suite {
         let Some(cpu) = cpu::CpuId::new(cpu::current_id()) else {
             return (0, 0);
         };
-        channel.inner.slots.memory(cpu).map_or((0, 0), |memory| {
+        channel.state.slots.memory(cpu).map_or((0, 0), |memory| {
             let word = memory.reserve();
             (word.position(), word.in_flight())
         })
@@ -132,7 +132,7 @@ mod suite {
         assert_eq!(written, Ok(Outcome::Commit));
         // After the header and the time.
         let cpu = cpu::CpuId::new(cpu::current_id()).ok_or(EIO)?;
-        let memory = channel.inner.slots.memory(cpu).ok_or(EIO)?;
+        let memory = channel.state.slots.memory(cpu).ok_or(EIO)?;
         let bytes = memory.header(16).map(Header::to_word);
         assert_eq!(bytes, Some(0x0202_0202_0101_0101));
         let too_long = channel.place_timed(1, 1 << 30, |_| Outcome::Commit);

@@ -102,7 +102,7 @@ impl Half {
 ///
 /// The memory is as `layout` says, and only this object writes to the parts of it outside of the
 /// CPUs' buffers. Each CPU's buffer has been given to at most one object.
-pub(crate) struct FlightMem {
+pub(crate) struct PersistentMem {
     memory: Arc<PageBuf>,
     layout: Layout,
     /// Number in the header, unique among the channels of this memory.
@@ -111,7 +111,7 @@ pub(crate) struct FlightMem {
     given: KVec<Atomic<bool>>,
 }
 
-/// Progress of [`FlightMem::seal_some`]; the default is the state before the first step.
+/// Progress of [`PersistentMem::seal_some`]; the default is the state before the first step.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// The memory and the channel number in it.
@@ -123,7 +123,7 @@ pub(crate) struct Progress {
     flushed: usize,
 }
 
-impl FlightMem {
+impl PersistentMem {
     /// Prepares a half for a new channel, without its header. Erases the old data.
     ///
     /// Context: process; sleeps. Errors: -EINVAL if `header` and `format` do not fit, -ENOMEM,
@@ -246,14 +246,14 @@ impl FlightMem {
     }
 }
 
-impl Memory for FlightMem {
+impl Memory for PersistentMem {
     fn load(&self, at: u64) -> u64 {
         let at = usize::try_from(at).ok();
         at.and_then(|at| self.memory.load(at)).unwrap_or(0)
     }
 }
 
-impl MemoryMut for FlightMem {
+impl MemoryMut for PersistentMem {
     fn store(&self, at: u64, word: u64) {
         let Some(place) = usize::try_from(at)
             .ok()
@@ -267,7 +267,7 @@ impl MemoryMut for FlightMem {
     }
 }
 
-/// Registration that calls [`flight::dump`](crate::persistent::dump). Unregisters when dropped.
+/// Registration that calls `relay_fast_dump()`. Unregisters when dropped.
 pub(crate) struct Dumper(());
 
 impl Dumper {

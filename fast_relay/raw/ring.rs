@@ -41,7 +41,7 @@ use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 use kernel::sync::SetOnce;
 
-use crate::raw::persistent::FlightMem;
+use crate::raw::persistent::PersistentMem;
 
 mod record;
 
@@ -161,9 +161,9 @@ impl RingMem {
 
     /// Takes the memory for the buffer of `cpu` from a persistent channel. It is empty.
     ///
-    /// Context: process. Errors: as for [`FlightMem::buffer`]; -EINVAL if it is too short.
-    pub(crate) fn in_flight(ring: Ring, cpu: CpuId, flight: &FlightMem) -> Result<Self> {
-        Self::in_zeroed(flight.buffer(cpu)?, ring, cpu)
+    /// Context: process. Errors: as for [`PersistentMem::buffer`]; -EINVAL if it is too short.
+    pub(crate) fn persistent(ring: Ring, cpu: CpuId, memory: &PersistentMem) -> Result<Self> {
+        Self::in_zeroed(memory.buffer(cpu)?, ring, cpu)
     }
 
     /// Makes the buffer of `cpu` in zeroed memory that has no other user.
@@ -178,7 +178,7 @@ impl RingMem {
         };
         // SAFETY: There are `DATA` bytes before the ring's, which the control page fits in, as
         // checked above; it is aligned to a page. The callers have just allocated it, or got it
-        // from `FlightMem::buffer()`, which gives it once: it has no other user.
+        // from `PersistentMem::buffer()`, which gives it once: it has no other user.
         unsafe {
             memory.base().cast::<Ctl>().write(Ctl {
                 mask: ring.size() - 8,
