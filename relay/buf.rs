@@ -319,9 +319,9 @@ impl Buf {
 
     /// Enters a sub-buffer with its first `reserved` bytes reserved, unless a part of it is lent.
     fn enter(&self, index: SubbufIndex, new: *mut u8, reserved: usize) -> bool {
-        let looks = ScanBudget::few();
+        let budget = ScanBudget::few();
         self.loans.unless_lent(
-            || self.is_lent(index, &looks),
+            || self.is_lent(index, &budget),
             || {
                 self.abi.data.store(new, Relaxed);
                 // Before any write to it.
@@ -335,9 +335,9 @@ impl Buf {
 
     /// Returns true if spliced bytes of a sub-buffer are still unread, or may be: the scan may end
     /// early.
-    fn is_lent(&self, index: SubbufIndex, looks: &ScanBudget) -> bool {
+    fn is_lent(&self, index: SubbufIndex, budget: &ScanBudget) -> bool {
         self.loans
-            .is_lent(index, looks, |page| self.is_kept(index, page))
+            .is_lent(index, budget, |page| self.is_page_shared(index, page))
     }
 
     /// Lends a part of a sub-buffer: see [`Loans::lend`].
@@ -350,12 +350,13 @@ impl Buf {
 
     /// Ends the loan of a part of a sub-buffer, which has left its pipes. Context: process.
     pub(crate) fn end_loan(&self, index: SubbufIndex) {
-        self.loans.end(index, |page| self.is_kept(index, page));
+        self.loans
+            .end(index, |page| self.is_page_shared(index, page));
         self.settle(&ScanBudget::all());
     }
 
     /// Returns true if a page of a sub-buffer, counted from its first one, has other references.
-    fn is_kept(&self, index: SubbufIndex, page: usize) -> bool {
+    fn is_page_shared(&self, index: SubbufIndex, page: usize) -> bool {
         let first = self.geometry().start(index).get() / PAGE_SIZE;
         self.memory.is_shared(first.saturating_add(page))
     }
@@ -392,13 +393,13 @@ impl Buf {
     }
 
     /// Consumes the sub-buffers that were read, or reported so, and are not lent any longer.
-    fn settle(&self, looks: &ScanBudget) {
+    fn settle(&self, budget: &ScanBudget) {
         let resets = self.resets.load(Acquire);
         loop {
             let consumed = self.abi.subbufs_consumed.load(Acquire);
             let goal = later(self.read.load(Acquire), self.reported.load(Acquire));
             let new = settle(self.geometry(), consumed, goal, |index| {
-                self.is_lent(index, looks)
+                self.is_lent(index, budget)
             });
             // Release: the reads are complete before the writer may use the space.
             let exchange = || {

@@ -98,8 +98,8 @@ struct Subbuf {
     /// with the acquire in [`Loans::is_lent`].
     runs: Atomic<usize>,
     /// A [`PinnedRange`], exchanged with release after a scan and with full ordering by a new loan;
-    /// pairs with the acquire in [`Loans::look`].
-    kept: Atomic<u64>,
+    /// pairs with the acquire in [`Subbuf::scan`].
+    pinned: Atomic<u64>,
 }
 
 impl Loans {
@@ -110,7 +110,7 @@ impl Loans {
             cond_resched_killable()?;
             let subbuf = Subbuf {
                 runs: Atomic::new(0),
-                kept: Atomic::new(0),
+                pinned: Atomic::new(0),
             };
             subbufs.push(subbuf, GFP_KERNEL)?;
         }
@@ -124,16 +124,16 @@ impl Loans {
     /// entered it, the writer's counters say so when this returns.
     pub(crate) fn lend(&self, index: SubbufIndex, pages: usize) {
         if let Some(subbuf) = self.subbufs.get(index.get()) {
-            // First: a CPU that sees the new loan in `kept` sees this.
+            // First: a CPU that sees the new loan in `pinned` sees this.
             subbuf.runs.fetch_add(1, Full);
             loop {
-                let old = subbuf.kept.load(Relaxed);
+                let old = subbuf.pinned.load(Relaxed);
                 let new = PinnedRange {
                     loan: PinnedRange::unpack(old).loan.wrapping_add(1),
                     first: 0,
                     end: pages,
                 };
-                if subbuf.kept.cmpxchg(old, new.pack(), Full).is_ok() {
+                if subbuf.pinned.cmpxchg(old, new.pack(), Full).is_ok() {
                     break;
                 }
             }
@@ -152,7 +152,7 @@ impl Loans {
         };
         // The word first: a later loan changes it, and then its pages, which may not be in the pipe
         // yet, are not scanned.
-        let word = subbuf.kept.load(Acquire);
+        let word = subbuf.pinned.load(Acquire);
         // Saves the writer a scan. If two callers are the last at the same time, the writer has to
         // scan.
         if subbuf.runs.load(Acquire) == 1 {
@@ -166,12 +166,12 @@ impl Loans {
     pub(crate) fn is_lent(
         &self,
         index: SubbufIndex,
-        looks: &ScanBudget,
+        budget: &ScanBudget,
         shared: impl Fn(usize) -> bool,
     ) -> bool {
         self.subbufs
             .get(index.get())
-            .is_some_and(|subbuf| subbuf.look(looks, shared))
+            .is_some_and(|subbuf| subbuf.scan(budget, shared))
     }
 
     /// Calls `enter`, unless `is_lent` returns true. Returns true if it was called.
@@ -191,15 +191,15 @@ impl Loans {
 impl Subbuf {
     /// Returns true if bytes are in pipes or a page is still referenced. Scans from the first
     /// marked page to the first referenced one.
-    fn look(&self, looks: &ScanBudget, shared: impl Fn(usize) -> bool) -> bool {
+    fn scan(&self, budget: &ScanBudget, shared: impl Fn(usize) -> bool) -> bool {
         loop {
-            let word = self.kept.load(Acquire);
+            let word = self.pinned.load(Acquire);
             if self.runs.load(Acquire) != 0 {
                 return true;
             }
             let old = PinnedRange::unpack(word);
             let mut first = old.first;
-            while first < old.end && looks.take() && !shared(first) {
+            while first < old.end && budget.take() && !shared(first) {
                 first += 1;
             }
             // Each further round has used up budget.
@@ -231,6 +231,6 @@ impl Subbuf {
     fn set(&self, word: u64, new: PinnedRange) -> bool {
         // A task that dropped a page reference has finished with the bytes before.
         barrier::smp_mb(barrier::Full);
-        self.kept.cmpxchg(word, new.pack(), Release).is_ok()
+        self.pinned.cmpxchg(word, new.pack(), Release).is_ok()
     }
 }

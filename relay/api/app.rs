@@ -42,8 +42,8 @@ use crate::channel_state::Mode;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::raw::leaked_channels;
-use crate::raw::leaked_channels::must_not_go;
-use crate::raw::leaked_channels::Kept;
+use crate::raw::leaked_channels::check_not_unloading;
+use crate::raw::leaked_channels::Tracked;
 use crate::raw::listener::Listener;
 use crate::raw::listener::Listening;
 
@@ -210,10 +210,10 @@ impl AppChannel {
 
 /// A relay application. It ends when dropped, by a work item in contexts that cannot sleep. If
 /// leaked, as with `mem::forget()`, it ends when this module is unloaded.
-pub struct App(Kept<Parts>);
+pub struct App(Tracked<OpenApp>);
 
-/// Parts of an application.
-struct Parts {
+/// An application with its files.
+struct OpenApp {
     // In drop order.
     files: KVec<File<Shared<Control>>>,
     channel: ARef<Shared<AppChannel>>,
@@ -227,7 +227,7 @@ impl App {
     #[track_caller]
     pub fn new(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self, ChannelError> {
         must_sleep()?;
-        must_not_go(Location::caller())?;
+        check_not_unloading(Location::caller())?;
         Ok(Self::with(name, subbuf_size, n_subbufs, None)?)
     }
 
@@ -242,7 +242,7 @@ impl App {
         listener: Listener,
     ) -> Result<Self, ChannelError> {
         must_sleep()?;
-        must_not_go(Location::caller())?;
+        check_not_unloading(Location::caller())?;
         let listening = Some(Listening::new(listener)?);
         Ok(Self::with(name, subbuf_size, n_subbufs, listening)?)
     }
@@ -268,7 +268,7 @@ impl App {
             enabled: Atomic::new(false),
             listening,
         }? Error))?;
-        let mut parts = Parts {
+        let mut open = OpenApp {
             files: KVec::new(),
             channel,
             dir,
@@ -281,12 +281,12 @@ impl App {
             (c"enabled", What::Enabled, 0o600),
             (c"dropped", What::Dropped, 0o400),
         ] {
-            let channel = parts.channel.clone();
+            let channel = open.channel.clone();
             let control = Shared::new(Ok(Control { what, channel }))?;
-            let file = parts.dir.file(name, mode, &CONTROL_FILES, control)?;
-            parts.files.push(file, GFP_KERNEL)?;
+            let file = open.dir.file(name, mode, &CONTROL_FILES, control)?;
+            open.files.push(file, GFP_KERNEL)?;
         }
-        Ok(Self(Kept::new(parts)?))
+        Ok(Self(Tracked::new(open)?))
     }
 
     /// Returns the handle for writers. After the application has ended it writes nothing.
@@ -300,13 +300,13 @@ impl App {
     }
 }
 
-impl leaked_channels::Parts for Parts {
+impl leaked_channels::ClientObject for OpenApp {
     fn listening(&self) -> Option<&Arc<Listening>> {
         self.channel.listening.as_ref()
     }
 }
 
-impl Drop for Parts {
+impl Drop for OpenApp {
     fn drop(&mut self) {
         // First: the removal of the files waits for running file operations.
         self.channel.end();

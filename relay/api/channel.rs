@@ -32,18 +32,18 @@ use crate::raw::buf::HEADER;
 use crate::raw::channel::ChannelCallbacks;
 use crate::raw::channel::Handle;
 use crate::raw::leaked_channels;
-use crate::raw::leaked_channels::must_not_go;
-use crate::raw::leaked_channels::Kept;
+use crate::raw::leaked_channels::check_not_unloading;
+use crate::raw::leaked_channels::Tracked;
 
 /// A relay channel. Closed when dropped.
 ///
 /// Open files and mappings keep their buffer. A channel that is leaked, as with `mem::forget()`,
 /// stays open until this module is unloaded. In a context that cannot sleep, such as a probe
 /// handler, the drop defers the close to a work item.
-pub struct Channel(Kept<Parts>);
+pub struct Channel(Tracked<OpenChannel>);
 
-/// Parts of a channel.
-struct Parts {
+/// An open channel of the C interface, with its files.
+struct OpenChannel {
     // In drop order.
     _files: Option<TextFiles>,
     handle: Handle<ChannelState>,
@@ -73,7 +73,7 @@ pub struct Stats {
     pub too_big: usize,
 }
 
-impl leaked_channels::Parts for Parts {}
+impl leaked_channels::ClientObject for OpenChannel {}
 
 /// Builder for a channel.
 #[derive(Clone, Copy)]
@@ -181,16 +181,16 @@ impl<'a> Builder<'a> {
     #[track_caller]
     pub fn open(self) -> Result<Channel, ChannelError> {
         must_sleep()?;
-        must_not_go(Location::caller())?;
+        check_not_unloading(Location::caller())?;
         Ok(self.open_with_files()?)
     }
 
     fn open_with_files(&self) -> Result<Channel> {
         let geometry = self.geometry()?;
         let dir = Arc::new(Dir::new(self.dir)?, GFP_KERNEL)?;
-        let mut parts = self.open_parts(geometry, dir)?;
-        parts._files = Some(TextFiles::new(&parts.dir, &parts.state, self.format)?);
-        Ok(Channel(Kept::new(parts)?))
+        let mut open = self.open_channel(geometry, dir)?;
+        open._files = Some(TextFiles::new(&open.dir, &open.state, self.format)?);
+        Ok(Channel(Tracked::new(open)?))
     }
 
     /// Opens the channel in an existing directory. Makes only the files of the buffers; the other
@@ -200,13 +200,13 @@ impl<'a> Builder<'a> {
     #[track_caller]
     pub fn open_in(self, dir: Arc<Dir>) -> Result<Channel, ChannelError> {
         must_sleep()?;
-        must_not_go(Location::caller())?;
-        let parts = self.open_parts(self.geometry()?, dir)?;
-        Ok(Channel(Kept::new(parts)?))
+        check_not_unloading(Location::caller())?;
+        let open = self.open_channel(self.geometry()?, dir)?;
+        Ok(Channel(Tracked::new(open)?))
     }
 
     /// Opens the channel, with the files of the buffers only.
-    fn open_parts(&self, geometry: Geometry, dir: Arc<Dir>) -> Result<Parts> {
+    fn open_channel(&self, geometry: Geometry, dir: Arc<Dir>) -> Result<OpenChannel> {
         let options = Options {
             mode: self.mode,
             global: self.global,
@@ -217,7 +217,7 @@ impl<'a> Builder<'a> {
         let state = ChannelState::new(&options, geometry)?;
         let sizes = (geometry.subbuf_size(), geometry.n_subbufs());
         let handle = Handle::open(dir.clone(), self.base, sizes, state.clone())?;
-        Ok(Parts {
+        Ok(OpenChannel {
             _files: None,
             handle,
             dir,

@@ -155,9 +155,9 @@ impl ChannelState {
     }
 }
 
-// SAFETY: `file_made()` gives the reference to the control files of the buffer, and `file_goes()`
-// removes them, which waits for their running operations; there is no other copy of it.
-// `Builder::geometry()` refuses sub-buffers that are not longer than their header.
+// SAFETY: `file_created()` gives the reference to the control files of the buffer, and
+// `file_removing()` removes them, which waits for their running operations; there is no other copy
+// of it. `Builder::geometry()` refuses sub-buffers that are not longer than their header.
 #[expect(unsafe_code)]
 unsafe impl ChannelCallbacks for ChannelState {
     fn subbuf_start(&self) -> SubbufStart {
@@ -196,7 +196,13 @@ unsafe impl ChannelCallbacks for ChannelState {
         }
     }
 
-    fn file_made(&self, dir: &DirRef, name: &CStr, file: Dentry, buf: BufRef<'static>) -> Result {
+    fn file_created(
+        &self,
+        dir: &DirRef,
+        name: &CStr,
+        file: Dentry,
+        buf: BufRef<'static>,
+    ) -> Result {
         let files = ControlFiles::new(
             dir,
             &self.name_now(name)?,
@@ -210,7 +216,7 @@ unsafe impl ChannelCallbacks for ChannelState {
         Ok(())
     }
 
-    fn file_goes(&self, buf: BufRef<'static>) {
+    fn file_removing(&self, buf: BufRef<'static>) {
         let mut controls = self.controls.lock();
         let index = controls.iter().position(|files| files.is_of(buf));
         let removed = index.and_then(|index| controls.remove(index).ok());

@@ -72,6 +72,6 @@ impl kernel::Module for RelayApi {
 
 impl Drop for RelayApi {
     fn drop(&mut self) {
-        raw::leaked_channels::leave();
+        raw::leaked_channels::drop_all();
     }
 }

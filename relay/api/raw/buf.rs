@@ -34,7 +34,7 @@ pub(crate) const HEADER: usize = size_of::<usize>();
 /// # Invariants
 ///
 /// During `'a` the pointer is valid, and so are its channel and its padding array. A
-/// `BufRef<'static>` is used only from `file_made()` to `file_goes()` of
+/// `BufRef<'static>` is used only from `file_created()` to `file_removing()` of
 /// [`ChannelCallbacks`](super::channel::ChannelCallbacks), as its rules require.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufRef<'a>(NonNull<bindings::rchan_buf>, PhantomData<&'a ()>);

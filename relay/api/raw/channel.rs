@@ -49,9 +49,9 @@ pub(crate) enum SubbufStart {
 ///
 /// # Safety
 ///
-/// A [`BufRef`] that [`ChannelCallbacks::file_made`] gets is not used after
-/// [`ChannelCallbacks::file_goes`] has returned for it. Sub-buffers of a channel that starts them
-/// [`SubbufStart::WithHeader`] are longer than a header.
+/// A [`BufRef`] that [`ChannelCallbacks::file_created`] gets is not used after
+/// [`ChannelCallbacks::file_removing`] has returned for it. Sub-buffers of a channel that starts
+/// them [`SubbufStart::WithHeader`] are longer than a header.
 pub(crate) unsafe trait ChannelCallbacks: Send + Sync + 'static {
     /// Returns the behaviour when a sub-buffer is full; constant for a channel.
     fn subbuf_start(&self) -> SubbufStart;
@@ -71,10 +71,11 @@ pub(crate) unsafe trait ChannelCallbacks: Send + Sync + 'static {
 
     /// Called after the file of a buffer was made in `dir`, with the final name `name`. An error
     /// removes the file.
-    fn file_made(&self, dir: &DirRef, name: &CStr, file: Dentry, buf: BufRef<'static>) -> Result;
+    fn file_created(&self, dir: &DirRef, name: &CStr, file: Dentry, buf: BufRef<'static>)
+        -> Result;
 
     /// Called before the file of a buffer is removed.
-    fn file_goes(&self, buf: BufRef<'static>);
+    fn file_removing(&self, buf: BufRef<'static>);
 }
 
 /// An open channel of the C interface. Closed when dropped.
@@ -369,9 +370,9 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
     let file = unsafe { Dentry::from_counted(file) };
     let made = file.clone();
     // SAFETY: The engine keeps the buffer until `remove_buf_file()` has returned for its file, and
-    // by the rules of `ChannelCallbacks` this reference is not used after that. If `file_made()`
+    // by the rules of `ChannelCallbacks` this reference is not used after that. If `file_created()`
     // fails, it has kept nothing.
-    match state.file_made(&dir, name, file, unsafe { BufRef::new(buf) }) {
+    match state.file_created(&dir, name, file, unsafe { BufRef::new(buf) }) {
         Ok(()) => made.as_ptr(),
         Err(e) => {
             // SAFETY: The file was just made, and has a reference; if it has been removed, this
@@ -390,7 +391,7 @@ unsafe extern "C" fn remove_buf_file<C: ChannelCallbacks>(dentry: *mut bindings:
     // engine still has.
     unsafe {
         if let Some(buf) = NonNull::new((*(*dentry).d_inode).i_private.cast()) {
-            state_of::<C>(buf).file_goes(BufRef::new(buf));
+            state_of::<C>(buf).file_removing(BufRef::new(buf));
         }
         bindings::debugfs_remove(dentry);
     }

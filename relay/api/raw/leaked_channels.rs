@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Owner of the parts of clients' objects. Unloading this module drops the parts of leaked objects.
+//! List of clients' channels and applications. Unloading this module drops the leaked ones.
 //!
 //! Contexts: making in process context; dropping in any. Locks: the mutex of the list, which is not
-//! held while parts are dropped.
+//! held while an object is dropped.
 
 use core::panic::Location;
 use core::ptr::NonNull;
@@ -21,7 +21,7 @@ use super::listener::Listening;
 
 /// Refuses a client whose module is being unloaded: this module would keep the objects of such a
 /// client needlessly.
-pub(crate) fn must_not_go(client: &'static Location<'static>) -> Result {
+pub(crate) fn check_not_unloading(client: &'static Location<'static>) -> Result {
     // The location is data of the calling module.
     match is_going(core::ptr::from_ref(client).addr()) {
         true => Err(ESHUTDOWN),
@@ -29,26 +29,26 @@ pub(crate) fn must_not_go(client: &'static Location<'static>) -> Result {
     }
 }
 
-/// Handle of an object's parts, which this module owns: leaked parts are dropped when this module
-/// is unloaded. The handle may be dropped in any context: in contexts that cannot sleep, a work
-/// item drops the parts.
+/// A client's handle of its object, which this module owns and drops when it is unloaded, if the
+/// client has leaked the handle. The handle may be dropped in any context: in contexts that cannot
+/// sleep, a work item drops the object.
 ///
 /// # Invariants
 ///
-/// The pointer is valid until this is dropped: the parts are in the list until then, or this module
+/// The pointer is valid until this is dropped: the object is in the list until then, or this module
 /// is unloaded, which it is only when no other module uses its code.
-pub(crate) struct Kept<T: Parts + 'static> {
-    parts: NonNull<T>,
-    _listed: Deferred<Listed>,
+pub(crate) struct Tracked<T: ClientObject + 'static> {
+    object: NonNull<T>,
+    _untrack: Deferred<Untrack>,
 }
 
-/// The address of parts in the list. Removes and drops them when dropped.
-struct Listed(NonNull<u8>);
+/// The address of an object in the list. Removes and drops the object when dropped.
+struct Untrack(NonNull<u8>);
 
 // SAFETY: Only the address is used, and never dereferenced.
-unsafe impl Send for Listed {}
+unsafe impl Send for Untrack {}
 
-impl Drop for Listed {
+impl Drop for Untrack {
     fn drop(&mut self) {
         discard(self.0);
     }
@@ -56,12 +56,12 @@ impl Drop for Listed {
 
 // SAFETY: It owns a `T`, which another task may drop, as it is `Send`, and gives out references to
 // it, which another task may have, as it is `Sync`.
-unsafe impl<T: Parts> Send for Kept<T> {}
+unsafe impl<T: ClientObject> Send for Tracked<T> {}
 // SAFETY: A shared reference to this gives out shared references to the `T`, which is `Sync`.
-unsafe impl<T: Parts> Sync for Kept<T> {}
+unsafe impl<T: ClientObject> Sync for Tracked<T> {}
 
-/// Parts of a client's object.
-pub(crate) trait Parts: Send + Sync {
+/// A client's channel or application.
+pub(crate) trait ClientObject: Send + Sync {
     /// Returns the client's function that the object calls, if it has one.
     fn listening(&self) -> Option<&Arc<Listening>> {
         None
@@ -69,80 +69,86 @@ pub(crate) trait Parts: Send + Sync {
 }
 
 /// Locks the list of clients' objects.
-fn kept() -> StaticGuard<KVec<KBox<dyn Parts>>> {
-    static KEPT: StaticMutex<KVec<KBox<dyn Parts>>> = static_mutex!(relay_api_mutex, KVec::new());
-    KEPT.lock()
+fn tracked() -> StaticGuard<KVec<KBox<dyn ClientObject>>> {
+    static TRACKED: StaticMutex<KVec<KBox<dyn ClientObject>>> =
+        static_mutex!(relay_api_mutex, KVec::new());
+    TRACKED.lock()
 }
 
-impl<T: Parts + 'static> Kept<T> {
-    /// Adds parts to the list. Errors: -ENOMEM.
-    pub(crate) fn new(parts: T) -> Result<Self> {
-        let parts = KBox::new(parts, GFP_KERNEL)?;
-        let pointer = NonNull::from(&*parts);
-        let listed = Deferred::new(Ok::<_, Error>(Listed(pointer.cast())))?;
-        // On failure, the list is unlocked before the parts are dropped: their drop may search the
+impl<T: ClientObject + 'static> Tracked<T> {
+    /// Adds an object to the list. Errors: -ENOMEM.
+    pub(crate) fn new(object: T) -> Result<Self> {
+        let object = KBox::new(object, GFP_KERNEL)?;
+        let pointer = NonNull::from(&*object);
+        let untrack = Deferred::new(Ok::<_, Error>(Untrack(pointer.cast())))?;
+        // On failure, the list is unlocked before the object is dropped: its drop may search the
         // list.
-        let mut list = kept();
+        let mut list = tracked();
         list.reserve(1, GFP_KERNEL)?;
-        list.push(parts as KBox<dyn Parts>, GFP_KERNEL)?;
+        list.push(object as KBox<dyn ClientObject>, GFP_KERNEL)?;
         drop(list);
         // INVARIANT: It is in the list.
         Ok(Self {
-            parts: pointer,
-            _listed: listed,
+            object: pointer,
+            _untrack: untrack,
         })
     }
 }
 
-impl<T: Parts + 'static> core::ops::Deref for Kept<T> {
+impl<T: ClientObject + 'static> core::ops::Deref for Tracked<T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariant the parts are valid as long as this, and there is no
-        // mutable reference to them: the list only drops them.
-        unsafe { self.parts.as_ref() }
+        // SAFETY: By the type invariant the object is valid as long as this, and there is no
+        // mutable reference to it: the list only drops it.
+        unsafe { self.object.as_ref() }
     }
 }
 
-impl<T: Parts + 'static> core::ops::DerefMut for Kept<T> {
+impl<T: ClientObject + 'static> core::ops::DerefMut for Tracked<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: By the type invariant the parts are valid as long as this, which is borrowed
-        // mutably, and the list only drops them.
-        unsafe { self.parts.as_mut() }
+        // SAFETY: By the type invariant the object is valid as long as this, which is borrowed
+        // mutably, and the list only drops it.
+        unsafe { self.object.as_mut() }
     }
 }
 
-/// Drops the parts at this address.
+/// Drops the object at this address.
 fn discard(address: NonNull<u8>) {
-    let mut kept = kept();
-    let is_it = |parts: &KBox<dyn Parts>| (&raw const **parts).addr() == address.addr().get();
-    let parts = kept
+    let mut tracked = tracked();
+    let is_it =
+        |object: &KBox<dyn ClientObject>| (&raw const **object).addr() == address.addr().get();
+    let object = tracked
         .iter()
         .position(is_it)
-        .and_then(|index| kept.remove(index).ok());
-    if kept.is_empty() {
+        .and_then(|index| tracked.remove(index).ok());
+    if tracked.is_empty() {
         // Statics are not dropped when the module is unloaded.
-        *kept = KVec::new();
+        *tracked = KVec::new();
     }
-    // With the list unlocked: an application's parts include a channel.
-    drop(kept);
-    drop(parts);
+    // With the list unlocked: an application includes a channel.
+    drop(tracked);
+    drop(object);
 }
 
 /// Returns a function of a module that an object still calls.
 pub(super) fn listening_in(module: &Module) -> Option<Arc<Listening>> {
-    let kept = kept();
-    let mut listening = kept.iter().filter_map(|parts| parts.listening());
+    let tracked = tracked();
+    let mut listening = tracked.iter().filter_map(|object| object.listening());
     listening.find(|listening| listening.is_in(module)).cloned()
 }
 
 /// Drops the objects that clients have leaked, as this module is unloaded.
-pub(crate) fn leave() {
+pub(crate) fn drop_all() {
     // In this order, as older objects may own later ones.
-    let next = || kept().first().map(|parts| NonNull::from(&**parts).cast());
+    let next = || {
+        tracked()
+            .first()
+            .map(|object| NonNull::from(&**object).cast())
+    };
     while let Some(address) = next() {
-        pr_notice!("a channel or an application that nobody has closed goes\n");
+        pr_notice!("closing a channel or an application that a client has leaked\n");
         discard(address);
     }
 }
