@@ -69,7 +69,7 @@ impl Source for Files {
 pub(crate) fn show() -> Result<Option<DebugfsTree>> {
     match DebugfsTree::new::<Files>() {
         Err(error) if error == EPERM || error == ENODEV => {
-            pr_warn!("no debugfs, and so no files\n");
+            pr_warn!("no debugfs, so no files\n");
             Ok(None)
         }
         shown => shown.map(Some),

@@ -160,7 +160,7 @@ impl File {
         let new = state.loaded.others().last().map(Object::build);
         if new.is_some() && new != first {
             pr_warn!(
-                "{}: another build of it is loaded; its data are shown when that has gone\n",
+                "{}: another build is loaded; it has no data until the first is unloaded\n",
                 self.shown()
             );
         }
@@ -170,7 +170,7 @@ impl File {
 
     fn say_dropped(&self) {
         pr_warn!(
-            "{}: another build: what was kept is dropped\n",
+            "{}: another build: kept counters are dropped\n",
             self.shown()
         );
     }
@@ -211,7 +211,7 @@ impl File {
             if persist {
                 if let Err(error) = self.save(&mut state, index) {
                     pr_warn!(
-                        "{}: what it counted is lost: error {}\n",
+                        "{}: its counters are lost: error {}\n",
                         self.shown(),
                         error.to_errno()
                     );

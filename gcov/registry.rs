@@ -121,7 +121,7 @@ pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
     });
     if let Some(Err(error)) = kept {
         pr_warn!(
-            "{}: what was kept is lost: error {}\n",
+            "{}: kept counters are lost: error {}\n",
             BStr::from_bytes(name),
             error.to_errno()
         );

@@ -143,7 +143,7 @@ unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
 /// `chan` is NULL or open, and is not closed during this call.
 #[export]
 unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
-    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
+    // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return;
     };
@@ -177,7 +177,7 @@ unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
 /// `buf` is the buffer of this CPU, of an open channel, and has no other writer at this time.
 #[export]
 unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: usize) -> usize {
-    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf`
+    // SAFETY: The caller guarantees that `buf` is of an open channel, thus the `rchan_buf`
     // that one of our `Buf` starts with, and that it has no other writer.
     unsafe { &*buf.cast::<Buf>() }.try_switch(length)
 }
@@ -189,7 +189,7 @@ unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: 
 /// `buf` is a buffer of an open channel.
 #[export]
 unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
-    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf`
+    // SAFETY: The caller guarantees that `buf` is of an open channel, thus the `rchan_buf`
     // that one of our `Buf` starts with.
     unsafe { &*buf.cast::<Buf>() }.is_full().into()
 }
@@ -201,7 +201,7 @@ unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
 /// `chan` is NULL or open, and is not closed during this call.
 #[export]
 unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32, consumed: usize) {
-    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
+    // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     let Some((channel, cpu)) = (unsafe { channel(chan) }).zip(CpuId::new(cpu)) else {
         return;
     };
@@ -227,7 +227,7 @@ unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> us
     } else {
         return 0;
     };
-    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
+    // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return 0;
     };
@@ -259,7 +259,7 @@ unsafe extern "C" fn relay_try_write(
     data: *const c_void,
     length: usize,
 ) -> bool {
-    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
+    // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return false;
     };
@@ -287,7 +287,7 @@ unsafe extern "C" fn relay_try_write(
 /// `chan` is NULL or open, and is not closed during this call.
 #[export]
 unsafe extern "C" fn relay_try_write_lost(chan: *mut bindings::rchan) -> u64 {
-    // SAFETY: The caller guarantees that it is NULL or a channel that stays open during this call.
+    // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     unsafe { channel(chan).map_or(0, |channel| sum(channel, Buf::lost)) }
 }
 

@@ -188,7 +188,7 @@ persist_other_build() {
 persist_other_functions() {
 	load gcov_fake && unload gcov_fake && load gcov_fake counts=10 || return 1
 	files gcda "$gcov/gcov_fake/fake.gcda" && cat $gcov/vmlinux >"$work/dump" && files names "$work/dump" | grep -q fake.gcda || return 1
-	dmesg | grep 'another build: what was kept is dropped' && unload gcov_fake
+	dmesg | grep 'another build: kept counters are dropped' && unload gcov_fake
 }
 
 two_modules() {
