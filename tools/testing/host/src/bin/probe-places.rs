@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Chooses places in functions that two kernels have in common: each function's entry, and three
-//! random instructions that are equally long in both. `selftests/all_functions/run.sh` tries a probe on
+//! random instructions that are equally long in both. `selftests/all_functions` tries a probe on
 //! each.
 //!
 //! ```text
