@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs every suite in suites/, one more at once than there are processors, and sums their results to one last line:
+# Runs every suite in suites/ (scripts, and the lines of the table), one more at once than there are processors, and sums their results to one last line:
 # N passed, N failed, N skipped.
 #   check.sh [NAME...]    only the suites whose names contain one of the words (also SUITES="...")
 # PARALLEL_SUITES=N runs N at once. VERBOSE=1 also shows each result when it comes, with the seconds since the last one of
@@ -9,7 +9,7 @@
 # file with the name of the directory of the logs. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
 #
 # A guest uses one processor, whatever number of CPUs it has, and one in seven seconds none, while it or its suite waits. The
-# suites that take longest start first: each says how long it takes in a line "# Seconds: N"; what N is matters for the order only.
+# suites that take longest start first: a line "# Seconds: N" of the script, or the table, has the time.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=integration/lib.sh
@@ -55,14 +55,25 @@ at_once() {
 	printf '%s\n' "$n"
 }
 
+# suite_names: of the scripts, and of the lines of the table, some of which have a script.
+suite_names() {
+	(cd "$HERE/suites" && {
+		basename -s .sh [0-9]*.sh
+		awk '/^[0-9]/ { print $1 }' table
+	}) | sort -u
+}
+
+# seconds_of NAME: the time that the suite takes on an idle machine.
+seconds_of() {
+	awk -v name="$1" '$1 == name { print $2 }' "$HERE/suites/table"
+	sed -n 's/^# Seconds: //p' "$HERE/suites/$1.sh" 2>/dev/null
+}
+
 # by_length: of the wanted suites the one that takes longest first.
 by_length() {
-	local file name
-	for file in "$HERE"/suites/[0-9]*.sh; do
-		name=$(basename "$file" .sh)
-		if wanted "$name" && [[ " $FIRST " != *" $name "* ]]; then
-			printf '%s %s\n' "$(sed -n 's/^# Seconds: //p' "$file")" "$name"
-		fi
+	local name
+	for name in $(suite_names); do
+		if wanted "$name" && [[ " $FIRST " != *" $name "* ]]; then printf '%s %s\n' "$(seconds_of "$name")" "$name"; fi
 	done | sort -k1,1nr -k2 | cut -d ' ' -f 2
 }
 
@@ -79,10 +90,11 @@ chatter() {
 # run_suite NAME: leaves the results in $LOGS/NAME.ktap, the rest in $LOGS/NAME.log; and in $LOGS/NAME.end the exit status
 # and the seconds.
 run_suite() {
-	local name=$1 began=$SECONDS suite watch
+	local name=$1 began=$SECONDS suite watch program=("$HERE/suites/$1.sh")
+	[ -e "${program[0]}" ] || program=("$HERE/suites/run.sh" "$1")
 	: >"$LOGS/$name.ktap"
 	: >"$LOGS/$name.log"
-	timeout -k 10 "$SUITE_TIMEOUT" "$HERE/suites/$name.sh" >"$LOGS/$name.ktap" 2>"$LOGS/$name.log" </dev/null &
+	timeout -k 10 "$SUITE_TIMEOUT" "${program[@]}" >"$LOGS/$name.ktap" 2>"$LOGS/$name.log" </dev/null &
 	suite=$!
 	trap 'kill $suite 2>/dev/null' TERM
 	tail -q -n +1 -f --pid=$suite "$LOGS/$name.ktap" "$LOGS/$name.log" 2>/dev/null | chatter "$name" &

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tests that run on the host: of the scripts, of the Cargo packages, and Miri over the pure logic.
+# Tests that run on the host: of the scripts, of the Cargo packages, and Miri over the pure logic. With an argument, only the tests
+# of the packages whose path has it.
 # Seconds: 220
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -18,6 +19,26 @@ have_miri() {
 	rustup component list --toolchain nightly --installed | grep '^miri' >/dev/null ||
 		rustup component add --toolchain nightly miri rust-src >&2
 }
+
+# packages_with NAME: the packages that have a test, or a file, of that name, or of the last part of the path a::b.
+packages_with() {
+	local p last=${1%::}
+	last=${last##*::}
+	for p in $PACKAGES; do
+		if (cd "$REPO" && { git ls-files "$p" && git grep -hE "^ *fn (\w*_)?$last" -- "$p/*.rs"; }) | grep -E "(/|_|fn )$last" >/dev/null; then
+			printf '%s\n' "$p"
+		fi
+	done
+}
+
+if [ $# -gt 0 ]; then
+	cargo=$(find_cargo) || die "no cargo; run 'make setup'"
+	for p in $(packages_with "$1"); do
+		tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" "$1"
+	done
+	tap_plan
+	exit
+fi
 
 tap_nest "scripts: ktap.py" python3 "$REPO/tools/testing/ktap_test.py"
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The kselftests of kprobes, on every variant: mainline's engine and ours.
-# Seconds: 430
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -11,7 +10,8 @@ WITH_JUMPS="several context ret debugfs unload jprobe fault load races insn.c in
 
 for variant in $VARIANTS; do
 	# Breakpoints in all cases but jump.*; below, jumps also in others.
-	selftests_on "$variant" kprobes 1800 "run.sh VARIANT" || continue
+	suite_on "$variant" "$@" || continue
+	[ $# = 0 ] || continue
 	name="selftests/kprobes: $variant"
 	# They oops.
 	CPUS=2 STRICT=0 tap_nest "$name: handlers that die" \

@@ -4,7 +4,6 @@
 # The kselftests of ftrace's trampolines: mainline's and ours. And clients of ftrace: samples, and the kernel's own livepatch and
 # ftrace selftests, which must come out with our engine as they do on mainline, or better: all of them with
 # FERROTRACE_STORM=long, otherwise some. Mainline's guest has once hung in the last of the samples.
-# Seconds: 360
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -30,15 +29,16 @@ livepatch_of() {
 
 for variant in $VARIANTS; do
 	case $variant in mainline | modular | builtin | debug | size | coverage | distro*) ;; *) continue ;; esac
+	if [ $# != 0 ]; then
+		suite_on "$variant" "$@"
+		continue
+	fi
 	short=
 	if [ "$variant" = size ] || in_part "$variant"; then short=1; fi
-	if [ $short ]; then
-		selftests_on "$variant" ftrace_tramp 600 "run.sh one sets.changes batch data"
-	else
-		selftests_on "$variant" ftrace_tramp 600 run.sh
-	fi
+	# shellcheck disable=SC2046
+	suite_on "$variant" $(if [ $short ]; then echo one sets.changes batch data; fi)
 	if [ "$variant" = modular ] && [ "${FERROTRACE_STORM:-}" = long ]; then
-		selftests_on modular ftrace_tramp 1800 "run.sh renew.1_begin renew.hundred_rounds renew.2_end"
+		TIMEOUT=${TIMEOUT:-1800} suite_on modular renew.1_begin renew.hundred_rounds renew.2_end
 	fi
 	if [ "$variant" = modular ] || [ "${FERROTRACE_STORM:-}" = long ]; then
 		tap_nest "ftrace gives up: $variant" run_vm "$variant" tools/testing/selftests/ftrace_tramp/killed.sh
@@ -81,6 +81,10 @@ results() {
 		"$LOGS/ftrace-clients-"{mainline,modular,builtin}/ftracetest
 }
 
+if [ $# != 0 ]; then
+	tap_plan
+	exit
+fi
 compared=0
 for variant in modular builtin; do
 	if under_test mainline && under_test $variant && [ -e "$LOGS/ftrace-clients-$variant" ]; then

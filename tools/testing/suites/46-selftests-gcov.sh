@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The kselftests of the exporter of coverage: mainline's and ours. One object is compiled by clang, for every kernel.
-# Seconds: 213
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -22,8 +21,9 @@ trap 'rm -rf "$work"' EXIT
 for variant in $VARIANTS; do
 	case $variant in mainline | modular | builtin | debug | gcov | coverage) ;; *) continue ;; esac
 	mkdir "$work/$variant"
-	OUT=$work/$variant selftests_on "$variant" gcov 900 run.sh
-	if [ "${FERROTRACE_STORM:-}" = long ]; then selftests_on "$variant" gcov 1200 "run.sh load.hundred_rounds"; fi
+	OUT=$work/$variant suite_on "$variant" "$@"
+	[ $# = 0 ] || continue
+	if [ "${FERROTRACE_STORM:-}" = long ]; then TIMEOUT=${TIMEOUT:-1200} suite_on "$variant" load.hundred_rounds; fi
 	APPEND=gcov_persist=0 tap_nest "gcov_persist=0: $variant" run_vm "$variant" tools/testing/selftests/gcov/run.sh
 done
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Probe programs, on each variant with the engine.
-# Seconds: 150
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -19,7 +18,8 @@ for variant in $VARIANTS; do
 	if [ "$variant" = mainline ]; then
 		tap_skip "selftests/dprobes: $variant" "probe programs need the Rust kprobes engine's part in the image"
 	else
-		selftests_on "$variant" dprobes 600 run.sh || :
+		suite_on "$variant" "$@" || :
+		[ $# = 0 ] || continue
 		tap_run "selftests/dprobes: $variant: exit 2 crashes the kernel" crashes "$variant"
 	fi
 done

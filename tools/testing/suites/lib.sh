@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For the suites: each *.sh beside this file is a program that prints (K)TAP on stdout, whatever else on
-# stderr, and fails when it could not run to its end. check.sh runs some at once, those with the greatest "# Seconds: N"
-# first (how long it takes on an idle machine), with
+# For the suites. A suite is a script NN-NAME.sh beside this file, or a line of the table, which run.sh runs. It prints (K)TAP on
+# stdout and all else on stderr, and fails if it could not run to its end. Arguments name cases. check.sh runs several
+# suites at once, the longest first: a line "# Seconds: N" in the script, or the table, has the time on an idle machine. It sets
 #   REPO       the repository
 #   CACHE      the cache directory
 #   VARIANTS   the kernel variants under test
@@ -15,6 +15,7 @@
 VARIANTS=${VARIANTS:-$DEFAULT_VARIANTS}
 LOGS=${LOGS:-$REPO/build/check}
 mkdir -p "$LOGS"
+SUITE=${SUITE:-$(basename "$0" .sh)}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
 
 tap_count=0
@@ -61,7 +62,7 @@ under_test() { [[ " $VARIANTS " == *" $1 "* ]]; }
 # tests take half of the time to boot: without them, but for KUNIT=, what the command line says of them.
 run_vm() {
 	local variant=$1 name console mem=${MEM:-} timeout=${TIMEOUT:-900}
-	name=$(basename "$0" .sh)-$variant
+	name=$SUITE-$variant
 	console=$LOGS/$name.console
 	# Its checkers take memory and time.
 	if [ "$variant" = debug ]; then mem=${mem:-3G} timeout=$((timeout * 6)); fi
@@ -106,23 +107,40 @@ selftests_build() {
 		MAKE_MODULE="$REPO/integration/kernel.sh make $1" CARGO="$(find_cargo)"
 }
 
-# selftests_on VARIANT NAME TIMEOUT COMMAND: builds tools/testing/selftests/NAME and runs a command of its directory; VARIANT in
-# it stands for the variant. FERROTRACE= names the user-space command where they need it. Fails where they do not build.
-selftests_on() {
-	local name="selftests/$2: $1"
-	if ! selftests_build "$1" "$2" >&2; then
-		tap_not_ok "$name (does not build)"
-		return 1
-	fi
-	CPUS=4 TIMEOUT=${TIMEOUT:-$3} tap_nest "$name" \
-		run_vm "$1" "${FERROTRACE:+FERROTRACE=$FERROTRACE }tools/testing/selftests/$2/${4//VARIANT/$1}"
+# row SUITE: sets the variables below to the suite's line of the table; fails if it has none.
+row() {
+	local name
+	# shellcheck disable=SC2034 # variants is for run.sh
+	while read -r name seconds variants cpus limit builds part title command; do
+		if [ "$name" = "$1" ]; then return; fi
+	done <"$REPO/tools/testing/suites/table"
+	return 1
 }
 
-# selftests NAME TIMEOUT COMMAND: all of a suite that runs the same on every variant.
-selftests() {
-	local variant
-	for variant in $VARIANTS; do selftests_on "$variant" "$@"; done
-	tap_plan
+# result_of VARIANT: the name of the row's result there.
+result_of() {
+	local name=${title//_/ }
+	if [ "$title" = - ]; then name="selftests/${command%%/*}: VARIANT"; fi
+	printf '%s\n' "${name//VARIANT/$1}"
+}
+
+# suite_on VARIANT [CASE...]: builds what the suite's line of the table needs, and runs its command in a guest. Fails if
+# something does not build.
+suite_on() {
+	local variant=$1 name what
+	shift
+	row "$SUITE"
+	name=$(result_of "$variant")
+	for what in ${builds//,/ }; do
+		if [ "$what" = tool ]; then FERROTRACE=$(tool); else selftests_build "$variant" "$what" >&2; fi && continue
+		tap_not_ok "$name ($what does not build)"
+		return 1
+	done
+	# shellcheck disable=SC2086
+	if [ $# = 0 ] && [ "$part" != - ] && in_part "$variant"; then set -- ${part//,/ }; fi
+	if [ "${cpus#*/}" != "$cpus" ]; then local APPEND="${APPEND:-} maxcpus=${cpus#*/}"; fi
+	CPUS=${cpus%/*} TIMEOUT=${TIMEOUT:-$limit} APPEND=${APPEND:-} tap_nest "$name" \
+		run_vm "$variant" "${FERROTRACE:+FERROTRACE=$FERROTRACE }tools/testing/selftests/${command//VARIANT/$variant} $*"
 }
 
 # ftracetest_of VARIANT: where the kernel's ftrace selftests are; builds the samples that all of them load.
