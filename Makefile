@@ -23,7 +23,7 @@ SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # Beside mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 
-.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -69,6 +69,10 @@ vm:
 demo:
 	@integration/setup.sh --quiet
 	@tools/testing/vm/demo.sh
+
+# One suite, or some of its cases: T=SUITE, T=SUITE:CASE; without T what there is.
+test:
+	@tools/testing/test.py '$(T)' '$(VARIANT)'
 
 check:
 	@tools/testing/check.sh

@@ -3,7 +3,7 @@
 #
 # Runs the selftests of the hook registry on the running kernel, as root, and prints KTAP.
 #
-#	run.sh [TEST...]	TEST: cases, order, debugfs, points, unload, tool; all without one
+#	run.sh [TEST...]	TEST: cases, order, debugfs, points, unload, tool; all without one; or TEST/CASE
 #
 # "tool" is "ferrotrace hooks", and needs FERROTRACE to name the command; without it, it is skipped. The modules are in
 # $GKHI_SELFTESTS.
@@ -23,7 +23,11 @@ load_file "$GKHI_SELFTESTS/gkhi_selftest.ko" rounds="$ROUNDS" ms="$(storm_rounds
 
 read -r _ <$DEBUGFS/gkhi_selftest/cases || bail "no cases"
 echo "TAP version 13"
-for t in $tests; do nested "$t" "$here/${t}_test.sh"; done
+for t in $tests; do
+	only=
+	case $t in */*) only=${t#*/} t=${t%%/*} ;; *) ;; esac
+	CASE=$only nested "$t" "$here/${t}_test.sh"
+done
 # All hooks of the module are deleted, with any exits on them.
 if rmmod gkhi_selftest && ! grep -q gst_ $DEBUGFS/gkhi/hooks; then result ok gone; else result "not ok" gone; fi
 finish

@@ -3,7 +3,7 @@
 #
 # Runs the klog selftests on the running kernel, as root, and prints KTAP.
 #
-#	run.sh [TEST...]	TEST: klog, app, readtest, tool; all without one
+#	run.sh [TEST...]	TEST: klog, app, readtest, tool; all without one; or TEST/CASE
 #
 # "tool" is "ferrotrace klog", and needs FERROTRACE to name the command; without it, it is skipped. The programs and
 # klog_selftest.ko are in $KLOG_SELFTESTS, the modules under test in $FERROTRACE_KDIR.
@@ -22,10 +22,13 @@ export KLOG_RELAY_KO=$MODULE_DIR/clients/klog_relay.ko READTEST_KO=$MODULE_DIR/s
 
 echo "TAP version 13"
 for t in $tests; do
+	only=
+	case $t in */*) only=${t#*/} t=${t%%/*} ;; *) ;; esac
 	program=$bin/${t}_test
 	if [ "$t" = tool ]; then
 		program=$here/tool_test.sh
 	fi
-	nested "$t" "$program"
+	# shellcheck disable=SC2046
+	CASE=$only nested "$t" "$program" $(if [ "$t" != tool ]; then harness_only "$only"; fi)
 done
 finish

@@ -88,9 +88,10 @@ after() { :; }
 clean_up() { :; }
 
 # check NAME CMD...: the result of CMD; its output is shown if it fails. CMD sets $skip to the
-# reason if it could not run.
+# reason if it could not run. Does nothing if CASE= is set and the name does not begin so.
 check() {
 	local name=$1 start=$SECONDS
+	[[ $name == "${CASE:-}"* ]] || return 0
 	shift
 	skip=
 	before
@@ -104,14 +105,23 @@ check() {
 	took "$name" $((SECONDS - start))
 }
 
-# nested NAME PROGRAM: a result whose cases the program prints; "tool" needs FERROTRACE to name the command.
+# harness_only [FIXTURE[.TEST]]: the options of the kernel's harness that choose these.
+harness_only() {
+	case $1 in
+	'') ;;
+	*.*) echo "-t ${1##*.}" ;;
+	*) echo "-f $1" ;;
+	esac
+}
+
+# nested NAME PROGRAM [ARGS...]: a result whose cases the program prints; "tool" needs FERROTRACE to name the command.
 nested() {
 	local start=$SECONDS
 	if [ "$1" = tool ] && [ -z "${FERROTRACE:-}" ]; then
 		skipped "$1" "no ferrotrace command"
 		return
 	fi
-	"$2" | sed -u 's/^/    /'
+	"${@:2}" | sed -u 's/^/    /'
 	if [ "${PIPESTATUS[0]}" = 0 ]; then result ok "$1"; else result "not ok" "$1"; fi
 	took "$1" $((SECONDS - start))
 }

@@ -4,8 +4,8 @@
 # Runs the relay selftests on the running kernel, as root, and prints KTAP.
 #
 #
-#	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; without one all except reload
-#
+#	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; without one all except reload;
+#				TEST/FIXTURE.CASE and TEST/FIXTURE are a part of it
 #
 # VARIANT mainline is judged by the list "expected-failures": the tests that it names must fail, and
 # no others. The programs and relay_selftest.ko are in $RELAY_SELFTESTS, the engine's module (if it
@@ -50,10 +50,12 @@ not_here() {
 
 echo "TAP version 13"
 for t in $tests; do
+	only=
+	case $t in */*) only=${t#*/} t=${t%%/*} ;; *) whole="${whole:-} $t" ;; esac
 	log=$work/$t.log
 	dmesg -C
 	# shellcheck disable=SC2046
-	"$bin/${t}_test" $(not_here "$t") >"$log" 2>&1
+	"$bin/${t}_test" $(not_here "$t") $(harness_only "$only") >"$log" 2>&1
 	status=$?
 	dmesg >"$work/dmesg"
 	took_in_log "$work/dmesg"
@@ -85,4 +87,4 @@ for t in $tests; do
 	fi
 done
 
-awk -v tests="$tests" -f "$here/judge.awk" "$work/expected" "$work/complaints" "$work/results"
+awk -v tests="${whole:-}" -f "$here/judge.awk" "$work/expected" "$work/complaints" "$work/results"

@@ -3,7 +3,7 @@
 #
 # Runs the selftests of fast relay channels on the running kernel, as root, and prints KTAP.
 #
-#	run.sh VARIANT [TEST...]	TEST: storm, poll, ...; all without one
+#	run.sh VARIANT [TEST...]	TEST: storm, poll, ...; all without one; or TEST/FIXTURE.CASE
 #
 # The programs and relay_fast_selftest.ko are in $RELAY_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
 set -uo pipefail
