@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For the benchmarks: sourced by each DIR/run.sh here. BENCH_VARIANTS= measures only some of the kernel variants, which leaves figures
-# out; BENCH_RAW=1 shows all that was measured; RESULTS=1 writes the figures to Documentation/results/bench-DIR.txt. Gives $here, the
-# directory of the benchmark, and $kdir, the directory of the last built kernel.
+# For the benchmarks: sourced by each DIR/run.sh here. BENCH_VARIANTS= measures only some of the
+# kernel variants, which leaves figures out; BENCH_RAW=1 shows all measurements; RESULTS=1 writes
+# the figures to Documentation/results/bench-DIR.txt. Sets $here, the directory of the benchmark,
+# and $kdir, the directory of the last built kernel.
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../suites/lib.sh"

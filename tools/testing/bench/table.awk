@@ -2,9 +2,10 @@
 #
 # Prints the figures of a benchmark: awk -f table.awk -v dir=DIR FIGURES REASONS
 #
-# DIR has a file for each kernel variant, with lines "NAME VALUE"; a name that comes more than once was measured
-# more than once. FIGURES has lines "NAME MAINLINE OURS UNIT GOAL": which variant:NAME is mainline's and which ours,
-# and "-" or a goal as in ratio<=0.5, ours>=3.5, ours==0. REASONS has lines "NAME: why the goal is not reached".
+# DIR has a file for each kernel variant, with lines "NAME VALUE"; a name with several lines was
+# measured more than once. FIGURES has lines "NAME MAINLINE OURS UNIT GOAL": mainline's and our
+# figure as variant:NAME, and "-" or a goal as in ratio<=0.5, ours>=3.5, ours==0. REASONS has lines
+# "NAME: why the goal is not reached".
 #
 # A goal that is not reached and has no reason is a failure.
 
@@ -22,7 +23,7 @@ function load(variant, path, line, w) {
 	close(path)
 }
 
-# The best of a figure's values; how far they are apart goes to "spread".
+# Returns the best of a figure's values; their relative distance is stored in "spread".
 function best(key, unit, v, k, worst, b) {
 	split(key, v, ":")
 	if (!(v[1] in loaded)) load(v[1])

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Probe programs: what a hit costs above one of an empty kprobe of ours, and, on builtin, beside a BPF program that does the same. A
-# nanosecond is an instruction.
+# Probe programs: the cost of a hit above a hit of our empty kprobe and, on builtin, against a BPF
+# program that does the same. A nanosecond is an instruction.
 # shellcheck source=tools/testing/bench/lib.sh
 . "$(dirname "$0")/../lib.sh"
 

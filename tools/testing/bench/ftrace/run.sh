@@ -7,7 +7,8 @@
 
 BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular}
 
-# In the guest. Calls are measured twice, which shows whether they repeat. Loading the module fails when all went well.
+# In the guest. Calls are measured twice, to show if they repeat. Loading the module fails on
+# success.
 # shellcheck disable=SC2016
 in_guest='
 	. tools/testing/selftests/lib/testlib.sh

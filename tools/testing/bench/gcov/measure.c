@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What an exporter of coverage takes, in nanoseconds:
+ * Costs of an exporter of coverage, in nanoseconds:
  *
- *	measure tree DIRECTORY	reads all files ending in .gcda below a directory; also prints how many, and their bytes
+ *
+ *	measure tree DIRECTORY	reads all files ending in .gcda below a directory; also prints how many,
+ *				and their bytes
  *	measure file FILE	reads a file
  *	measure write FILE	writes to a file
- *	measure insmod FILE	loads a module: the time of the CPU, without that of waiting
+ *	measure insmod FILE	loads a module: the CPU time, without waiting
  */
 #define _GNU_SOURCE
 #include <err.h>

@@ -22,8 +22,9 @@ kit='
 	}
 '
 
-# In the guest. All but making the files is measured twice, as the first time finds nothing in caches. What ours takes to make
-# them is the time of the CPU, as it waits for grace periods, and includes that mainline's are removed.
+# In the guest. All except making the files is measured twice, as the first time finds empty caches.
+# The cost of making ours is CPU time, as it waits for grace periods, and includes the removal of
+# mainline's.
 # shellcheck disable=SC2016
 in_guest='
 	echo "with_mainline $(slabs)"
@@ -51,7 +52,7 @@ in_guest='
 	exporter ours
 '
 
-# In another, in which mainline has made no files.
+# In another guest, in which mainline has made no files.
 # shellcheck disable=SC2016
 without_files='
 	without=$(slabs)

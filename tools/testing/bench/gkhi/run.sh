@@ -7,7 +7,7 @@
 
 BENCH_VARIANTS=${BENCH_VARIANTS:-modular uml}
 
-# In the guest. All is measured twice, which shows whether it repeats.
+# In the guest. All is measured twice, to show if it repeats.
 # shellcheck disable=SC2016
 in_guest='
 	bench=$FERROTRACE_KDIR/bench-gkhi
@@ -19,7 +19,7 @@ in_guest='
 	dmesg | sed -n "s/.*gkhi_bench: \([^ ]*\) \([0-9.]*\)$/\1 \2/p"
 '
 
-# What each further exit or probe costs, of what 2, 4 and 8 cost.
+# Cost of each further exit or probe, from the costs of 2, 4 and 8.
 # shellcheck disable=SC2016
 each='
 	{ print; v[$1] = $2 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# objdump -d -j .text vmlinux | awk -f functions.awk: names of functions that ftrace has a place in, and that have an instruction 9
-# bytes behind their beginning which nobody patches.
+# objdump -d -j .text vmlinux | awk -f functions.awk: names of functions with an ftrace site and an
+# instruction 9 bytes after their beginning that is never patched.
 
 function hex(digits, i, value) {
 	value = 0

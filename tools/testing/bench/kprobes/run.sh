@@ -10,8 +10,8 @@ BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular builtin}
 # Functions that are seldom called.
 seldom='^(ext4|jbd2|acpi|pci|tcp|udp|inet|fib|ovl|loop|tty|uart|serial8250|v9fs|p9|netlink|nl|cgroup|blk|virtio)_'
 
-# In the guest. Hits are measured twice, which shows whether they repeat; mainline takes long to register. The jumps that replace
-# breakpoints are measured by themselves.
+# In the guest. Hits are measured twice, to show if they repeat; mainline takes long to register.
+# The jumps that replace breakpoints are measured by themselves.
 # shellcheck disable=SC2016
 in_guest='
 	. tools/testing/selftests/lib/testlib.sh
@@ -19,7 +19,7 @@ in_guest='
 	bench=$FERROTRACE_KDIR/bench-kprobes
 	jumps=/proc/sys/debug/kprobes-optimization
 	echo 0 >$jumps
-	# All of it: the log is full of what cannot be probed when this is over.
+	# All of it: the log is full of addresses that cannot be probed when this is over.
 	dmesg -w >/tmp/kprobes-bench.log &
 	names=$(sed "s/.*\t//" /sys/kernel/debug/kprobes/blacklist | sort | comm -13 - <(sort "$bench/functions") |
 		head -n 1000 | paste -sd,)

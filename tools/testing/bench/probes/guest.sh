@@ -19,10 +19,11 @@ else
 	load_ours rust_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_kprobe_events
 fi
 
-# calls WHAT: nanoseconds of a system call of this kind.
+# calls KIND: nanoseconds of a system call of this kind.
 calls() { "$work/calls" "$1"; }
 
-# measure NAME WHAT KIND PLACE ARGS: what a hit of this probe adds to a system call, which has one.
+# measure NAME CALL KIND PLACE ARGS: cost that a hit of this probe adds to a system call with one
+# hit.
 measure() {
 	local name=$1 what=$2 kind=$3 place=$4 args=$5 with without
 	without=$(calls "$what")

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A hit of a probe from user space that reads arguments: kprobe_events on mainline's engine, and our module on our engine, with the
-# same words. A nanosecond is an instruction; what a system call takes without the probe is taken off.
+# A hit of a probe from user space that reads arguments: kprobe_events on mainline's engine, and our
+# module on our engine, with the same words. A nanosecond is an instruction; the cost of a system
+# call without the probe is subtracted.
 # shellcheck source=tools/testing/bench/lib.sh
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures readers with the channels of the module relay_fill, whose directory is the argument. Prints a line
- * "NAME VALUE" for each: bytes per nanosecond (of a guest in which that is an instruction), the best of
- * some rounds, and how many system calls a reader makes for RECORDS records.
+ * Measures readers with the channels of the module relay_fill, whose directory is the argument.
+ * Prints a line "NAME VALUE" for each: bytes per nanosecond (of a guest that counts instructions as
+ * nanoseconds), the best of some rounds, and the number of system calls of a reader for RECORDS
+ * records.
  *
- * There are two kinds of work. "walk": looks at the header and the first word of each record. "file": puts the records
- * into a file. And there are three readers: read() of a relay file, read() of a fast channel's file, and the
- * control page.
+ * There are two kinds of work. "walk": looks at the header and the first word of each record.
+ * "file": puts the records into a file. And there are three readers: read() of a relay file, read()
+ * of a fast channel's file, and the control page.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -111,7 +112,7 @@ static void take_walk(struct work *work, const char *from, size_t bytes)
 	walk(work, from, bytes);
 }
 
-/* With the padding, which whoever reads the file skips. */
+/* With the padding, which readers of the file skip. */
 static void take_file(struct work *work, const char *from, size_t bytes)
 {
 	if (pwrite(out, from, bytes, work->bytes) != (ssize_t)bytes)
@@ -130,7 +131,7 @@ static void fast_mapped_file(struct work *work) { drain_mapped(work, take_file);
 static const struct reader {
 	const char *name;
 	void (*drain)(struct work *work);
-	/* Which takes what the other channel has got. */
+	/* Reads the records of the other channel. */
 	void (*rest)(struct work *work);
 } readers[] = {
 	{ "drain_walk_relay_read", relay_walk, fast_mapped_walk },

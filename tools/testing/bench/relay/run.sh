@@ -7,7 +7,7 @@
 
 BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular uml-mainline uml}
 
-# In the guest; $1 are parameters for the modules. All is measured twice, which shows whether it repeats.
+# In the guest; $1 are parameters for the modules. All is measured twice, to show if it repeats.
 # shellcheck disable=SC2016
 in_guest='
 	. tools/testing/selftests/lib/testlib.sh

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures ftrace_ops when it is loaded. Prints a line "ftrace_bench: OPERATION INSTRUCTIONS" for each figure: the best of some
- * rounds. In a guest whose nanoseconds are instructions the figures repeat.
+ * Measures ftrace_ops when it is loaded. Prints a line "ftrace_bench: OPERATION INSTRUCTIONS" for
+ * each figure: the best of some rounds. In a guest that counts instructions as nanoseconds the
+ * figures repeat.
  *
- * Loading fails with -EAGAIN when all went well; but not with hold=1, which leaves many ops registered.
+ * Loading fails with -EAGAIN on success; but not with hold=1, which leaves many ops registered.
  */
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>

@@ -3,8 +3,8 @@
  * Costs of registering, arming, disarming and deregistering.
  *
  * "work" is the CPU time of the calling task: it includes busy waiting for other CPUs, but no sleep
- * (grace periods, stopped CPUs). "elapsed" is all of the time. In a guest whose nanoseconds are
- * instructions, idle time advances to the next timer.
+ * (grace periods, stopped CPUs). "elapsed" is all of the time. In a guest that counts instructions
+ * as nanoseconds, idle time advances to the next timer.
  */
 #include <linux/array_size.h>
 #include <linux/ktime.h>

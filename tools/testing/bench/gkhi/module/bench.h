@@ -19,14 +19,14 @@ struct bench_args {
 
 /**
  * struct bench_op - An operation.
- * @name: What it is called in the results.
- * @run: Does it LOOPS times.
- * @hook: The hook that it comes by, or NULL.
+ * @name: Name in the results.
+ * @run: Function that does it LOOPS times.
+ * @hook: Hook that the operation executes, or NULL.
  * @exit: The exit on it, or NULL for none.
- * @exits: How many times that exit is registered and armed.
- * @flags: Those of the records.
- * @probes: Gives the tracepoint that it comes by so many probes; NULL if it comes by none.
- * @count: How many.
+ * @exits: Number of times that the exit is registered and armed.
+ * @flags: Flags of the records.
+ * @probes: Registers this number of probes on the operation's tracepoint; NULL if it has none.
+ * @count: Number of probes.
  * @best: The shortest time that was measured.
  * @records: The exits.
  */
@@ -46,7 +46,7 @@ struct bench_op {
 /* Prints a figure, which is given in thousandths. */
 void bench_print(const char *name, u64 thousandths);
 
-/* The loop alone, whose cost is taken off; the operations, up to one without a name. */
+/* The empty loop, whose cost is subtracted; the operations, up to one without a name. */
 void bench_run_empty(const struct bench_args *args);
 extern struct bench_op bench_ops[];
 

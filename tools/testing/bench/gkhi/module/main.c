@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures the hooks of <linux/gkhi.h>, and static calls and tracepoints that do the same work, when it is
- * loaded. Prints a line "gkhi_bench: OPERATION NANOSECONDS" for each: the best of many rounds. In a guest whose
- * nanoseconds are instructions the figures repeat.
+ * Measures the hooks of <linux/gkhi.h>, and static calls and tracepoints that do the same work,
+ * when it is loaded. Prints a line "gkhi_bench: OPERATION NANOSECONDS" for each: the best of many
+ * rounds. In a guest that counts instructions as nanoseconds the figures repeat.
  *
- * Loading always fails, with -EAGAIN when all went well: nothing of it is to stay.
+ * Loading always fails, with -EAGAIN on success: the module must not stay.
  */
 #include <linux/irqflags.h>
 #include <linux/ktime.h>

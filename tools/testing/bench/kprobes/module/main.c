@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures kprobes when it is loaded. Prints a line "kprobes_bench: OPERATION NANOSECONDS" for each figure: the best of
- * some rounds. In a guest whose nanoseconds are instructions the figures repeat.
+ * Measures kprobes when it is loaded. Prints a line "kprobes_bench: OPERATION NANOSECONDS" for each
+ * figure: the best of some rounds. In a guest that counts instructions as nanoseconds the figures
+ * repeat.
  *
- * Loading always fails, with -EAGAIN when all went well: nothing of it is to stay.
+ * Loading always fails, with -EAGAIN on success: the module must not stay.
  */
 #include <linux/module.h>
 #include <linux/moduleparam.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures the operations of <linux/relay.h> and <linux/ferrotrace_relay.h> when it is loaded, and prints a line
- * "relay_bench: OPERATION_SIZE NANOSECONDS" for each: the best of many rounds. In a guest whose nanoseconds are
- * instructions (instructions=1) the figures repeat.
+ * Measures the operations of <linux/relay.h> and <linux/ferrotrace_relay.h> when it is loaded, and
+ * prints a line "relay_bench: OPERATION_SIZE NANOSECONDS" for each: the best of many rounds. In a
+ * guest that counts instructions as nanoseconds (instructions=1) the figures repeat.
  *
- * Loading always fails, with -EAGAIN when all went well: nothing of it is to stay.
+ * Loading always fails, with -EAGAIN on success: the module must not stay.
  */
 #include <linux/debugfs.h>
 #include <linux/err.h>
