@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What a kernel that optimises kprobes says of places, beside our answer: run it in a guest of mainline's engine.
+# Compares a kernel's choice of places for optprobes with ours: run it in a guest of mainline's
+# engine.
 #
-#	jump-places.sh PLACES	what jump-places has written for the kernel that runs
 #
-# Prints for each place that could be probed: ours, the kernel's answer ("yes": [OPTIMIZED]), offset, symbol, reason; and how
-# many could not be probed by kprobe_events.
+#	jump-places.sh PLACES	the output of jump-places for the running kernel
+#
+#
+# Prints for each place that could be probed: our answer, the kernel's answer ("yes": [OPTIMIZED]),
+# offset, symbol, reason; and the number of places that kprobe_events refused.
 set -uo pipefail
 
 places=${1:?usage: jump-places.sh PLACES}

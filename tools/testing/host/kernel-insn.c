@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel's instruction decoder as a filter: records of 16 bytes in, answers of 8 bytes out.
+ * Filter around the kernel's instruction decoder: records of 16 bytes in, answers of 8 bytes out.
+ *
  *
  * A record is the number of bytes, 1 to 15, and the bytes. An answer is
  *	the length, or 0 when it was refused
- *	whether there is a RIP-relative operand
- *	where the opcode's last byte is
- *	where the displacement is, and its size
+ *	1 if there is a RIP-relative operand
+ *	the offset of the opcode's last byte
+ *	the offset of the displacement, and its size
  *	the size of the immediate, both parts
  *	the size of the prefix of forced emulation
  *	1, if there was no more data

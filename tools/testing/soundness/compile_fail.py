@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Compare the compiler's errors with those that the clients announce; print a TAP result for each client.
+"""Compare the compiler's errors with those that the clients announce; print a TAP result for each
+client.
 
     compile_fail.py DIRECTORY BUILD_LOG
 
-BUILD_LOG has an error a line, "path/NAME.rs:LINE:COLUMN: error[CODE]: MESSAGE" (--error-format=short). A client's source
-says "//~ CODE" or "//~ CODE TEXT" at the end of each line that has to be refused; CODE is "error" where there is no code.
+BUILD_LOG has an error a line, "path/NAME.rs:LINE:COLUMN: error[CODE]: MESSAGE"
+(--error-format=short). A client's source has "//~ CODE" or "//~ CODE TEXT" at the end of each line
+that must be refused; CODE is "error" where there is no code.
 """
 
 import pathlib
@@ -32,7 +34,7 @@ def announced(source):
 
 
 def compare(want, have):
-    """Returns what is wrong, a line each."""
+    """Returns the differences, a line each."""
     wrong = [] if want else ["announces no error"]
     for line, code, text in want:
         if not any(l == line and c == code and text in m for l, c, m in have):

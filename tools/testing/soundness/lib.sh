@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For the clients' own scripts, run_pass/NAME.sh. run.sh sources this file and then the script, with "set -e", in a
-# directory of its own, with
+# For the clients' own scripts, run_pass/NAME.sh. run.sh sources this file and then the script, with
+# "set -e", in the script's own directory, with
+#
 #   NAME        the client
-#   MODULES     where the clients' modules are
-# so the first command that fails fails the client. What the script leaves behind (modules, jobs) is its to remove.
+#   MODULES     the directory of the clients' modules
+#
+# so the first command that fails fails the client. The script removes its own modules and jobs.
 
 # load [NAME [PARAMETERS...]]: loads a client, this one without NAME.
 load() {
@@ -32,8 +34,8 @@ says() {
 	return 1
 }
 
-# complains TEXT: the log has TEXT, and that line and its report are what this client is meant to cause (a panic of its own,
-# for example). Other complaints remain failures.
+# complains TEXT: the log has TEXT, and this client causes that line and its report on purpose (its
+# own panic, for example). Other complaints remain failures.
 complains() {
 	says "$1" && echo "$1" >>"$ALLOWED"
 }

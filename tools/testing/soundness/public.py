@@ -26,7 +26,7 @@ ROOTS = {
 }
 # Where a crate has some of its items from.
 ELSEWHERE = {"ferro_gkhi": ["rust/sys/hook/typed"]}
-# Of ferro_sys, what Documentation/rust-clients.rst names.
+# Files of ferro_sys that Documentation/rust-clients.rst names.
 SYS = [
     "cpu/mod.rs",
     "cpu/time.rs",
@@ -38,9 +38,10 @@ SYS = [
     "sync/deferred_call.rs",
     "trace/tracepoint.rs",
 ]
-# What a client without unsafe code cannot use, by its name or with that of its owner: what takes an
-# `Alter`, an `Untraceable` or an `EnginePromise`; the traits and macros behind define_hook!, hook! and field!, and
-# what takes unsafe to implement or declare; raw pointers, and memory that only engines have.
+# Items that a client without unsafe code cannot use, by the name or with the owner's name: those
+# that take an `Alter`, an `Untraceable` or an `EnginePromise`; the traits and macros behind
+# define_hook!, hook! and field!, and items that take unsafe to implement or declare; raw pointers,
+# and memory that only engines have.
 EXCEPT = set("""
     Alter Untraceable untraceable EnginePromise register_engine return_early set_argument set_register set_return_value
     Spec Param Open Hook declare_hook! hook_is_active! field_at from_register Argument

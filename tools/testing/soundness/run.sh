@@ -3,9 +3,11 @@
 #
 # Runs the clients of run_pass/ on the running kernel, as root, and prints KTAP.
 #
+#
 #	run.sh [NAME...]	all without one
 #
-# The modules are in $SOUNDNESS_CLIENTS. The README says what a client is.
+#
+# The modules are in $SOUNDNESS_CLIENTS. The README describes clients.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -33,7 +35,8 @@ client() (
 	fi
 )
 
-# complaints: lines of the log that say that the kernel was harmed, but for those that the client announced.
+# complaints: lines of the log that report harm to the kernel, except those that the client
+# announced.
 complaints() {
 	dmesg | grep -E 'WARNING: |BUG: |kernel BUG|Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|kmemleak:|scheduling while' |
 		grep -v -F -f "$ALLOWED"

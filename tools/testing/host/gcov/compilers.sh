@@ -38,7 +38,7 @@ suite() {
 	esac
 }
 
-# packages COMPILER: what has to be there of it.
+# packages COMPILER: its required packages.
 packages() {
 	case $1 in
 	gcc-* | llvm-*) echo "$1" ;;
@@ -47,7 +47,7 @@ packages() {
 	esac
 }
 
-# unpack COMPILER: its packages and those that they need, but for what no compiler of C reads.
+# unpack COMPILER: its packages and their dependencies, except those that no C compiler reads.
 unpack() {
 	local suite names name missing root debs=$DIR/debs
 	suite=$(suite "$1")
@@ -133,7 +133,7 @@ linked() {
 		program "gcov-$n" "$root/usr/bin/x86_64-linux-gnu-gcov-$n" "$suite"
 		;;
 	clang-* | llvm-*)
-		# It starts itself again for what it does in several steps.
+		# It runs itself again for work in several steps.
 		if [ "$1" = "clang-$n" ]; then
 			own_loader "$root/usr/lib/llvm-$n/bin/clang" "$root"
 			ln -sf "$root/usr/lib/llvm-$n/bin/clang" "$DIR/bin/$1"

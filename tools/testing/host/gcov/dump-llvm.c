@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * Records what code of LLVM tells the runtime. Linked with --wrap for each of these functions: what the runtime is
- * called with is recorded, and the counters as the runtime has left them.
+ * Records the calls of LLVM's code to the runtime. Linked with --wrap for each of these functions:
+ * records their arguments, and the counters after the call.
  */
 
 #include "dump.h"

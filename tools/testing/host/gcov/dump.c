@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * Records what GCC put into memory. Linked with --wrap=__gcov_init and --wrap=__gcov_exit: when GCC's runtime has
- * written its files, the data of the process are recorded.
+ * Records GCC's data in memory. Linked with --wrap=__gcov_init and --wrap=__gcov_exit: when GCC's
+ * runtime has written its files, the data of the process are recorded.
  */
 
 #include "dump.h"

@@ -35,7 +35,7 @@ void __real___gcov_exit(void);
 void __wrap___gcov_init(void *info);
 void __wrap___gcov_exit(void);
 
-/* Those that a version of the runtime does not have are NULL. */
+/* Functions that a version of the runtime lacks are NULL. */
 #define MERGE(name) void __weak __gcov_merge_##name(long *, unsigned int)
 MERGE(add);
 MERGE(ior);

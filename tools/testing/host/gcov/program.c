@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * What compilers instrument for the tests of rust/core/gcov: loops, conditions, values, calls through pointers, a
- * function that never runs.
- * No header of the system, so that a compiler is enough. Arguments change what runs.
+ * Program that compilers instrument for the tests of rust/core/gcov: loops, conditions, values,
+ * calls through pointers, a function that never runs.
+ * It includes no header of the system, so that a compiler is enough. Arguments change the executed
+ * code.
  */
 
 #include "program.h"
@@ -18,7 +19,7 @@ static int thrice(int x)
 	return x * 3;
 }
 
-/* Not static, so that the compiler does not know what is in it. */
+/* Not static, so that the compiler does not know its contents. */
 int (*calls[2])(int) = { twice, thrice };
 
 static noinline int sum(int n)

@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Compiles and runs the program of this directory, and records what its compiler put into memory and what the compiler's
-# runtime wrote, for tools/testing/host/src/gcov.rs.
+# Compiles and runs the program of this directory, and records its compiler's data in memory and the
+# files of the compiler's runtime, for tools/testing/host/src/gcov.rs.
 #
-#   record.sh gcc DIR GCC [FLAGS...]     in the new directory DIR, which keeps the notes; the record is DIR/record
+#
+#   record.sh gcc DIR GCC [FLAGS...]     in the new directory DIR, which keeps the notes; the record
+#                                        is DIR/record
 #   record.sh llvm DIR CLANG [FLAGS...]  the same
 #   record.sh profile DIR CLANG [FLAGS...]  the same with source-based coverage
 #   record.sh rust DIR CLANG RUSTC       the same of Rust, with the runtime of a clang of the same LLVM
-#   record.sh all                        all of recorded/, with the compilers that compilers.sh has fetched
+#   record.sh all                        all of recorded/, with the compilers that compilers.sh has
+#                                        fetched
 #
-# The program runs three times: as it is, with an argument, and so again, with the files of the first run in place.
+#
+# The program runs three times: without an argument, with one, and so again, with the files of the
+# first run in place.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 
@@ -44,7 +49,7 @@ record_llvm() {
 	mkdir -p "$dir"
 	cd "$dir"
 	cp "$HERE"/{program,shared,dump-llvm}.c "$HERE"/{program,dump}.h .
-	# One by one: clang then does all of it in one process.
+	# One by one: clang then compiles and links in one process.
 	"$clang" -O1 -fno-pie --coverage "$@" -c program.c
 	"$clang" -O1 -fno-pie --coverage "$@" -c shared.c
 	gcc -O1 -fno-pie -c dump-llvm.c

@@ -15,8 +15,8 @@ pub fn cases() -> u64 {
 
 /// A sequence of random cases that depends on its seed only (splitmix64).
 ///
-/// Every second case is made of parts that are likely to be an instruction: prefixes, one of the ways to
-/// write an opcode, and then anything.
+/// Every second case is made of parts that are likely to be an instruction: prefixes, one of the
+/// ways to write an opcode, and then any bytes.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

@@ -131,7 +131,7 @@ impl Image {
         for symbol in image.symbols() {
             let (name, at) = (symbol.name()?, symbol.address());
             this.addresses.insert(name.to_string(), at);
-            // Where sections begin and end is told by names, too.
+            // Names of the bounds of sections are no names of code.
             let bound = name.ends_with("_start") || name.ends_with("_end") || name == "_stext";
             let local = name.is_empty() || name.starts_with(".L") || name.starts_with("__pfx_");
             if !local && !bound && this.code(at).is_some() {
@@ -313,7 +313,7 @@ fn is_lidt(insn: &Insn) -> bool {
     insn.map() == 1 && insn.opcode() == 1 && fits
 }
 
-/// How a function is executed: where it begins, and whether a table that it loads has breakpoints.
+/// How a function is executed: its start, and true if a table that it loads has breakpoints.
 type Way = (u64, bool);
 
 /// Successors of an instruction within a function.
@@ -333,7 +333,7 @@ pub struct Early<'a> {
     instructions: BTreeMap<u64, u64>,
     /// Addresses from which the code cannot be followed further.
     lost: BTreeSet<u64>,
-    /// Called functions, and whether each returns without an IDT.
+    /// Called functions, with true for those that return without an IDT.
     functions: BTreeMap<Way, bool>,
     /// First caller of each function.
     callers: BTreeMap<u64, u64>,

@@ -40,7 +40,8 @@ impl Function {
         }
     }
 
-    /// What [`displaceable`](ferro_core::insn::jump::displaceable) says of an address in the piece.
+    /// Returns the result of [`displaceable`](ferro_core::insn::jump::displaceable) for an address
+    /// in the piece.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ pub struct Record {
     ranges: Vec<(u64, Vec<u8>)>,
 }
 
-/// A file that LLVM's code told of.
+/// A file that LLVM's code reported to the runtime.
 #[derive(Clone, Debug, Default)]
 pub struct Llvm {
     /// Its name, without the directory.
@@ -68,7 +68,7 @@ impl Record {
     ///
     /// # Panics
     ///
-    /// When there is none, or it is not as `record.sh` writes it.
+    /// Panics if there is none, or it differs from the format of `record.sh`.
     #[must_use]
     pub fn read(path: &Path) -> Self {
         let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -87,7 +87,8 @@ pub fn can_be_without_fault(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Compares the decoders on the first instruction of `bytes`, as if at `ip`. The error says how they differ.
+/// Compares the decoders on the first instruction of `bytes`, as if at `ip`. The error says how
+/// they differ.
 pub fn compare(bytes: &[u8], ip: u64) -> Result<Agreement, String> {
     let ours = Insn::decode(bytes);
     let strict = decode(bytes, ip);

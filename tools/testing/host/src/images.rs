@@ -25,22 +25,22 @@ pub struct Text {
     pub bytes: Vec<u8>,
 }
 
-/// The build directories of kernels that `INSN_IMAGES` names, separated by colons.
+/// Returns the build directories of kernels that `INSN_IMAGES` names, separated by colons.
 ///
 /// # Panics
 ///
-/// When there is none: there is nothing to test then.
+/// Panics if there is none: there is nothing to test then.
 pub fn build_directories() -> Vec<PathBuf> {
     let directories =
         env::var_os("INSN_IMAGES").expect("INSN_IMAGES names build directories of kernels");
     env::split_paths(&directories).collect()
 }
 
-/// The code of `vmlinux` and of every module in these directories.
+/// Returns the code of `vmlinux` and of every module in these directories.
 ///
 /// # Panics
 ///
-/// When there is none.
+/// Panics if there is none.
 pub fn texts() -> Vec<Text> {
     let mut files = Vec::new();
     for directory in build_directories() {

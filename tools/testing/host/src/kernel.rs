@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's own decoder, `arch/x86/lib/insn.c`, compiled from a kernel tree and run as a filter.
+//! The kernel's own decoder, `arch/x86/lib/insn.c`, compiled from a kernel tree and run as a
+//! filter.
 
 use ferro_core::insn::DecodeError;
 use ferro_core::insn::Encoding;
@@ -87,7 +88,7 @@ impl Kernel {
     ///
     /// # Panics
     ///
-    /// When that is not possible: there is nothing to test then.
+    /// Panics if that is not possible: there is nothing to test then.
     pub fn start() -> Self {
         let tree = env::var("INSN_KSRC").expect("INSN_KSRC is a kernel's source tree");
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -188,10 +189,11 @@ pub enum Difference {
     PrefixBehindRex,
     /// The kernel takes the fifth different legacy prefix for the opcode. It is wrong.
     FifthPrefix,
-    /// The kernel leaves out the operands, or the immediate, of an opcode after 0f that it does not list, such
-    /// as reserved `nop`s (0f 19, 0f 1d), `ud0`, `extrq` and `insertq`, or that it lists with a mandatory
-    /// prefix and does not recognise, since another prefix is after that one (66 64 0f 38 17) or it has
-    /// a prefix that means nothing to it. Where the opcode exists it is wrong.
+    /// The kernel leaves out the operands, or the immediate, of an opcode after 0f that it does not
+    /// list, such as reserved `nop`s (0f 19, 0f 1d), `ud0`, `extrq` and `insertq`. The same for an
+    /// opcode that it lists with a mandatory prefix and does not recognise, since another prefix is
+    /// after that one (66 64 0f 38 17) or it has a prefix without a meaning. Where the opcode
+    /// exists the kernel is wrong.
     LeavesOutOperands,
     /// Moves of control and debug registers have no memory operand, for any mode. The kernel is
     /// wrong.
@@ -207,8 +209,8 @@ pub enum Difference {
     Undefined,
 }
 
-/// Compares what the kernel's decoder and ours say about the start of `text`. The error says how they differ
-/// when there is no [`Difference`] that explains it.
+/// Compares the answers of the kernel's decoder and of ours about the start of `text`. The error
+/// says how they differ when there is no [`Difference`] that explains it.
 pub fn compare(text: &[u8], kernel: Answer) -> Result<Option<Difference>, String> {
     let ours = Insn::decode(text);
     if agree(&ours, kernel) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of Ferrotrace's pure logic that need other programs: a second decoder, the kernel's own, the CPU.
+//! Tests of Ferrotrace's pure logic that need other programs: a second decoder, the kernel's own,
+//! the CPU.
 //!
 //! The library has the code that the tests of `tests/` share.
 

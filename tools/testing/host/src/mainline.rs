@@ -90,8 +90,8 @@ fn is_vex(insn: &Insn) -> bool {
     matches!(insn.bytes(), [0xc4 | 0xc5 | 0x62, ..])
 }
 
-/// Returns the apparent branch target of an instruction with VEX whose opcode is a branch in the
-/// first map.
+/// Returns the apparent branch target of an instruction with VEX and an opcode that is a branch in
+/// the first map.
 fn taken_for_branch(insn: &Insn, address: u64) -> Option<u64> {
     let distance = match insn.opcode() {
         // These have a byte as an operand, which is the last.

@@ -68,7 +68,7 @@ fn emulation(bytes: &[u8]) -> Emulation {
     }
 }
 
-/// Emulates a jump over 16 bytes; whether it was taken, and the counter afterwards.
+/// Emulates a jump over 16 bytes; returns true if it was taken, and the counter afterwards.
 fn emulated(bytes: &[u8], rcx: u64, flags: u64) -> (bool, u64) {
     let mut machine = Counter { rcx, flags };
     let next = emulation(bytes)
@@ -85,7 +85,8 @@ macro_rules! executed {
     ($($jump:literal),+; $rcx:expr, $flags:expr) => {{
         let (mut rcx, taken): (u64, u64);
         rcx = $rcx;
-        // SAFETY: The flags are arithmetic ones, which nothing after relies on; the stack is as before.
+        // SAFETY: The flags are arithmetic ones, which no later code relies on. The stack is as
+        // before.
         unsafe {
             asm!(
                 "push {flags}",
@@ -222,8 +223,8 @@ const VALUES: [u64; 14] = [
     0x0123_4567_89ab_cdef,
 ];
 
-/// Runs an instruction on rcx and rdx with all values, and r8 with the address of two words that have them too, on the CPU
-/// and emulated from what the assembler made of it.
+/// Runs an instruction on rcx and rdx with all values, and r8 with the address of two words that
+/// have them too: on the CPU, and emulated from the assembler's output.
 macro_rules! computes {
     ($($text:literal),+ $(,)?) => {
         $(for (rcx, rdx) in VALUES.iter().flat_map(|a| VALUES.map(|b| (*a, b))) {
@@ -232,8 +233,8 @@ macro_rules! computes {
                 let mut memory = [rcx, rdx];
                 let operand = memory.as_mut_ptr();
                 let (start, end): (*const u8, *const u8);
-                // SAFETY: Changes the registers that are named; the stack is as before. The CPU may not be interrupted by
-                // what the arithmetic flags are.
+                // SAFETY: Changes the registers that are named; the stack is as before. Only
+                // arithmetic flags are set, none of which raises an exception.
                 unsafe {
                     asm!(
                         "lea {start}, [rip + 2f]",
@@ -369,7 +370,8 @@ fn operands_in_memory() {
 #[test]
 fn what_has_no_emulation_on_registers() {
     for bytes in [
-        // With 8 or 16 bits, read and written in one, relative to a segment, with the carry, with a lock.
+        // With 8 or 16 bits, read and written in one, relative to a segment, with the carry, with a
+        // lock.
         &[0x00, 0xca][..],
         &[0x66, 0x01, 0xca],
         &[0x48, 0x01, 0x0a],

@@ -3,8 +3,9 @@
 //! Compares the files that we write from memory, and that we merge, with the files of the
 //! compilers' own runtimes.
 //!
-//! By records of all compilers (`gcov/recorded`), and by what this machine's GCC does now. `GCOV_COMPILERS` names the
-//! directory with the compilers that `gcov/compilers.sh` has fetched, for the same with each of them.
+//! The data are records of all compilers (`gcov/recorded`), and the output of this machine's GCC.
+//! `GCOV_COMPILERS` names the directory with the compilers that `gcov/compilers.sh` has fetched,
+//! for the same with each of them.
 
 use ferro_core::gcov::Gcda;
 use ferro_core::gcov::Identity;

@@ -68,7 +68,7 @@ fn what_cannot_fault() {
                 .or_default() += 1;
         }
     }
-    // Most of the opcodes that there are.
+    // Most of the existing opcodes.
     assert!(found.len() > 150, "{}", found.len());
     println!(
         "{} opcodes, {} instructions",
@@ -109,7 +109,8 @@ fn ten_million_random_bytes() {
     }
 }
 
-/// Every opcode of the first two maps exists for both decoders, with some prefix and operand, or for none.
+/// Every opcode of the first two maps exists for both decoders, with some prefix and operand, or
+/// for none.
 #[test]
 fn opcodes() {
     const PREFIXES: [u8; 5] = [0x3e, 0x66, 0xf2, 0xf3, 0x48];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every instruction of built kernels and of their modules, against iced-x86 and the kernel's own decoder.
+//! Every instruction of built kernels and of their modules, against iced-x86 and the kernel's own
+//! decoder.
 
 use ferro_core::insn::Boundaries;
 use ferro_core::insn::Insn;

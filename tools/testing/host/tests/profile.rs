@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The profiles that we write from sections in memory, against those that LLVM's own runtime wrote.
+//! The profiles that we write from sections in memory, against the profiles of LLVM's own runtime.
 //!
-//! `GCOV_COMPILERS` names the directory with the compilers that `gcov/compilers.sh` has fetched, whose tools then
-//! read ours.
+//! `GCOV_COMPILERS` names the directory with the compilers that `gcov/compilers.sh` has fetched;
+//! their tools then read ours.
 
 use ferro_core::gcov::Profile;
 use ferro_core::gcov::ProfileRefusal;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tries to have a work item do an errand with what is borrowed, and may be gone by then.
+//! Tries to give a work item an errand with borrowed data, which may be dropped by then.
 #![forbid(unsafe_code)]
 
 use ferro_sys::sync::deferred_call::Errand;

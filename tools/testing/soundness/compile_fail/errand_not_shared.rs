@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tries to have a work item do an errand with what only one thread may use.
+//! Tries to give a work item an errand with data that only one thread may use.
 #![forbid(unsafe_code)]
 
 use core::cell::Cell;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Says with which types a hook of C passes its parameters, which nobody can check: that takes the client's own `unsafe`.
+//! Declares the types with which a hook of C passes its parameters, which cannot be checked: that
+//! takes the client's own `unsafe`.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::declare_hook;

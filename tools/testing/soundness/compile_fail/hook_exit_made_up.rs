@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Makes up the number of an exit, and disarms whoever has it: that of an engine, and the next breakpoint was an Oops. Only
-//! the registry makes numbers, and only its exits have one.
+//! Makes up the number of an exit, and disarms its owner's exit: with an engine's, the next
+//! breakpoint was an Oops. Only the registry makes numbers, and only its exits have one.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::points::TaskFork;

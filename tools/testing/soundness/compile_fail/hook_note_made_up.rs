@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking a number away that is somebody else's: a note of it.
+//! Makes a note of a number of another owner, and so takes it away.
 #![forbid(unsafe_code)]
 
 use ferro_sys::hook::Note;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has a hook pass `&'static mut`: each exit could keep one, all to the same word. References last as long as a dispatch.
+//! Makes a hook pass `&'static mut`: each exit could keep one, all to the same word. References
+//! last as long as a dispatch.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::define_hook;
@@ -15,7 +16,7 @@ module! {
 }
 
 define_hook! { //~ error lifetime may not live long enough
-    /// Lends a word for ever.
+    /// Lends a word without an end.
     static FOREVER: Forever<'a> = c"sound_forever" in Task(word: &'static mut u64);
 }
 

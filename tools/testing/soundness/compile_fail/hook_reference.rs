@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tries to pass by a hook through a static that refers to it: the place's jump entry would have named the static as the hook's
-//! key, and loading the module would have written to what lies after it.
+//! Tries to execute a hook through a static that refers to it. The site's jump entry would have
+//! named the static as the hook's key, and loading the module would have written to the memory
+//! after it.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::define_hook;

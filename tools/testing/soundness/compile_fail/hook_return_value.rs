@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Says of a type that it is no return value and has an exit return it: a store to wherever the
-//! last parameter points.
+//! Declares that a type is no return value, and makes an exit return it: a store to the address in
+//! the last parameter.
 #![forbid(unsafe_code)]
 
 use ferro_sys::hook::typed::ReturnValue;

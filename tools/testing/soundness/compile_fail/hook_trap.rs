@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attaches to traps. An exit on kernel_fault that said each fault was dealt with hung the
-//! machine, and one on int3 that printed recursed with a probe in printk() until there was no
-//! stack. For engines, who promise to do neither.
+//! Attaches to traps. An exit on kernel_fault that answered each fault as handled hung the machine.
+//! One on int3 that printed recursed with a probe in printk() until the stack was full. Only
+//! engines may attach: they promise to do neither.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::Answer;

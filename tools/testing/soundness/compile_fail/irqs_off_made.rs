@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tries to make a guard of interrupts, to drop it in the middle of somebody else's section: `reserve(n, |_| drop(guard))`
-//! turned interrupts on there. Now sections are closures, which end in the reverse order of their beginning.
+//! Tries to make a guard of interrupts, and to drop it in the middle of another section:
+//! `reserve(n, |_| drop(guard))` turned interrupts on there. Now sections are closures, which end
+//! in the reverse order of their beginning.
 #![forbid(unsafe_code)]
 
 use ferro_sys::cpu::IrqsOff;

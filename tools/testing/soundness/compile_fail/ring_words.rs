@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tries to get at the words of a fast channel's buffer, and to give a buffer to a CPU that it is not for.
+//! Tries to get at the words of a fast channel's buffer, and to give a buffer to another CPU than
+//! its own.
 //!
-//! While the memory was a public type of `ferro_sys`, all of this compiled: a limit without end let the next record leave
-//! the buffer's memory, and a buffer of two CPUs had records in one another. Now the memory is private to fast channels, can
-//! only be looked at, and knows its CPU.
+//! While the memory was a public type of `ferro_sys`, all of this compiled: a limit without end let
+//! the next record leave the buffer's memory, and a buffer of two CPUs had records in one another.
+//! Now the memory is private to fast channels, can only be inspected, and knows its CPU.
 #![forbid(unsafe_code)]
 
 use ferro_core::ring::Ring;

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 dir=/sys/kernel/debug
 
-# goes NAME: soon.
+# goes NAME: waits until it is removed.
 goes() {
 	for _ in {1..50}; do
 		[ -e $dir/"$1" ] || return 0
@@ -12,7 +12,7 @@ goes() {
 	return 1
 }
 
-# reads NAME: in time. What is read after the removal is an error.
+# reads NAME: ends in time. Reading after the removal is an error.
 reads() {
 	timeout -s KILL 10 cat $dir/"$1"/node || [ $? = 1 ]
 	goes "$1"

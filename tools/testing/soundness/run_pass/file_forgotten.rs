@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaks a file in debugfs, whose operations are code of the module. Opening the file read freed
+//! Leaks a file in debugfs with operations in the module's code. Opening the file read freed
 //! memory. The file is removed with its module, which cannot be unloaded while the file is open.
 #![forbid(unsafe_code)]
 

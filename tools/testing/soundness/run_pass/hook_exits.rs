@@ -4,9 +4,9 @@
 //! exit on task_fork that dropped itself, or slept, lost its data while it ran, and disarm()
 //! claimed there that no task was in it. On module_event it hung the load of the next module. A
 //! leaked exit was called after its module was freed. Disarming an exit of one hook waited for
-//! exits of another. A dispatch whose exit slept on task_fork continued with a freed exit, if an
-//! unrelated change came in between. The data of an exit was dropped by the next user of the
-//! registry. The registry now owns the data of exits, counts the tasks in them, and refuses or
+//! exits of another. A dispatch with an exit that slept on task_fork continued with a freed exit,
+//! if an unrelated change was made in between. The data of an exit was dropped by the next user of
+//! the registry. The registry now owns the data of exits, counts the tasks in them, and refuses or
 //! defers calls that would wait for their caller. The log reports failures with "BUG: ".
 //!
 //! Contexts: the cases' own. No locks but theirs.

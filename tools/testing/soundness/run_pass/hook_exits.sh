@@ -9,13 +9,14 @@ exec 9<>never
 # pause SECONDS: without a fork.
 pause() { read -r -t "$1" -u 9 || :; }
 
-# another: a module comes and goes.
+# another: loads and unloads a module.
 another() { load hook_twin_other && unload hook_twin_other; }
 
-# 1 to 3: an exit on task_fork drops, disarms itself, sleeps. 8: the exit after one that sleeps is dropped, by the second
-# change after the dispatch began. 9: what an exit owns that has slept needs a lock which another user of the registry has.
-# The fork is not one of this shell's, which then unloads the module while the exit is being called.
-# A kernel that checks it complains about each sleep.
+# 1 to 3: an exit on task_fork drops, disarms itself, sleeps. 8: the exit after one that sleeps is
+# dropped, by the second change after the dispatch began. 9: the data of an exit that has slept
+# needs a lock which another user of the registry has. The fork is not one of this shell's, which
+# then unloads the module while the exit is being called. A kernel that checks it complains about
+# each sleep.
 for case in 1 2 3 8 9; do
 	rm -f go
 	(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# samples/outside: an exit in safe Rust on the hook of another module, whose crate it uses.
+# samples/outside: an exit in safe Rust on the hook of another module, with that module's crate.
 outside=$(dirname "$MODULES")/outside
 packets=/sys/kernel/debug/packets
 insmod "$outside/packets.ko"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# The module registers things in 1, the drop of what an exit owns, when that goes with its module;
-# 2, the same of an exit that is being called then; 3, the module's exit function; 4, what a handler
-# drops during all of the unloading. Then what has been left is called.
+# Places in which the module registers: 1, the drop of an exit's data when its module is unloaded;
+# 2, the same of an exit that is being called then; 3, the module's exit function; 4, the drops of a
+# handler's data during all of the unloading. Then the leaked registrations are called.
 mkfifo never
 exec 9<>never
 

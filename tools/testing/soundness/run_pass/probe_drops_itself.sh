@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# Several times, so that the module also goes while the work is under way.
+# Several times, so that the module is also unloaded while the work is under way.
 for _ in 1 2 3 4; do
 	load
 	(true)

@@ -3,5 +3,5 @@
 load
 (true)
 unload
-# A fork after it: a breakpoint that had stayed would call what is gone.
+# A fork after it: a breakpoint that had stayed would call freed code.
 (true)

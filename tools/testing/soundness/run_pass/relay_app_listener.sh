@@ -10,6 +10,6 @@ unload relay_app_listener
 echo 1 >$dir/enabled
 echo 0 >$dir/create
 [ "$(dmesg | grep -c 'relay_app_listener: enabled: ')" = 2 ]
-# The application goes with the API.
+# The application is unloaded with the API.
 rmmod ferrotrace_relay
 insmod "$FERROTRACE_KDIR/kernel/ferrotrace/ferrotrace_relay.ko"

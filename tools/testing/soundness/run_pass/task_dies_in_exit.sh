@@ -10,7 +10,7 @@ was=$(cat /proc/sys/kernel/panic_on_oops)
 echo 0 >/proc/sys/kernel/panic_on_oops
 trap 'echo $was >/proc/sys/kernel/panic_on_oops' EXIT
 
-# Where exits may sleep, others are disarmed, and the module goes.
+# Where exits may sleep, others are disarmed, and the module is unloaded.
 load
 fire 1
 complains "in an exit that may sleep"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands of `ferrotrace_kprobe_events`: nothing panics, and a command that was understood is the same one when it is written
-//! out and read again.
+//! Commands of `ferrotrace_kprobe_events`: the parser never panics, and an accepted command is the
+//! same after it is written out and read again.
 //!
-//! Without a fuzzer the program replays the files that it is given.
+//! Without a fuzzer the program replays the files of its arguments.
 
 #![cfg_attr(fuzzing, no_main)]
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Instructions, from the bytes that the fuzzer likes best: nothing panics, and where iced-x86 knows an
-//! instruction it agrees.
+//! Instructions, from the bytes that the fuzzer likes best: the decoder never panics, and where
+//! iced-x86 knows an instruction it agrees.
 //!
-//! Without a fuzzer the program replays the files that it is given.
+//! Without a fuzzer the program replays the files of its arguments.
 
 #![cfg_attr(fuzzing, no_main)]
 

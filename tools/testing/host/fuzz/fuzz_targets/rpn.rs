@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probe programs: a set of any bytes is refused, or all of it runs to an end; any instructions do, too, and to the same when they
-//! are fused.
+//! Probe programs: a set of any bytes is refused, or all of it runs to an end. Any instructions do,
+//! too, and with the same result when they are fused.
 //!
-//! Without a fuzzer the program replays the files that it is given.
+//! Without a fuzzer the program replays the files of its arguments.
 
 #![cfg_attr(fuzzing, no_main)]
 
@@ -144,7 +144,7 @@ fn check(data: &[u8]) {
     }
 }
 
-/// Runs to an end, and leaves a log that can be read; the same when pairs of commands are run as one.
+/// Runs to an end, and leaves a readable log; the same when pairs of commands are run as one.
 fn exercise(code: &[Insn], jumps: u32, ex_mask: u32) {
     let limits = Limits {
         jumps: jumps.min(5000),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Templates of ftrace's trampolines, of arbitrary code and labels: nothing panics, and what is accepted means the same in
-//! a copy.
+//! Templates of ftrace's trampolines, of arbitrary code and labels: the code never panics, and a
+//! copy of an accepted template has the same effect.
 //!
-//! Without a fuzzer the program replays the files that it is given.
+//! Without a fuzzer the program replays the files of its arguments.
 
 #![cfg_attr(fuzzing, no_main)]
 

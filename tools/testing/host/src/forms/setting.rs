@@ -188,7 +188,7 @@ impl Setting {
         (!refused).then_some(())
     }
 
-    /// Where it goes on.
+    /// Adjusts the setting for the instruction's target.
     fn flow(&mut self, insn: &Insn) -> Option<()> {
         let target = match insn.flow() {
             Flow::Next => return Some(()),

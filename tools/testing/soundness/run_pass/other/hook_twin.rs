@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hook that `../hook_twin.rs`, a crate of the same name, defines with the same text and another type.
+//! The hook that `../hook_twin.rs`, a crate of the same name, defines with the same text and
+//! another type.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::define_hook;
