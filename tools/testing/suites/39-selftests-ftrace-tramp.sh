@@ -72,7 +72,7 @@ needs_kprobe_events() {
 
 # results: what LOGS has, as the list in the tree.
 results() {
-	echo "# What the kernel's ftrace and livepatch selftests come to, on the variants mainline|modular|builtin: 39-selftests-ftrace-tramp.sh"
+	echo "# Results of the kernel's ftrace and livepatch selftests, on the variants mainline|modular|builtin: 39-selftests-ftrace-tramp.sh"
 	awk -F'|' '
 		FNR == 1 { file++ }
 		file == 1 { names[++count] = $1 }

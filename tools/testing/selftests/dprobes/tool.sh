@@ -41,7 +41,7 @@ sample() { tool insert "$samples/$1.dp" "${@:2}"; }
 # local_variable NAME INDEX, global_variable INDEX
 local_variable() { tool getvars "$1" --index "$2" | awk '$1 == "lv" { print $4 }'; }
 global_variable() { tool getvars --global --index "$1" | awk '$1 == "gv" { print $4 }'; }
-# is WHAT WANT GOT
+# is NAME WANT GOT
 is() { [ "$2" = "$3" ] || { echo "$1: $3, not $2"; return 1; }; }
 # states: of all points.
 states() { tool query --json | python3 -c 'import json, sys
@@ -350,7 +350,7 @@ module_places() {
 	is points 1 "$(states | wc -l)"
 }
 
-# after_module_places: cleans up, whatever its result.
+# after_module_places: also cleans up after a failure.
 after_module_places() {
 	module_places
 	local status=$?

@@ -72,7 +72,7 @@ use() {
 	}
 }
 
-# is WHAT WANT GOT
+# is NAME WANT GOT
 is() {
 	[ "$2" = "$3" ] || {
 		echo "$1: $3, not $2"

@@ -45,7 +45,7 @@ after() {
 load() { insmod "$MODULE_DIR/ferrotrace_ftrace_functions.ko" "$@"; }
 trace() { "$FERROTRACE" trace functions "$@"; }
 
-# is WHAT WANT GOT
+# is NAME WANT GOT
 is() {
 	[ "$2" = "$3" ] || { echo "$1: $3, not $2"; return 1; }
 }

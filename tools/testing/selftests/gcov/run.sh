@@ -24,7 +24,7 @@ files() { "$(dirname "$modules")/files" "$@"; }
 ours() { [ -e $gcov/vmlinux ]; }
 # has_option NAME: the kernel has CONFIG_NAME=y.
 has_option() { grep -qx "CONFIG_$1=y" "$FERROTRACE_KDIR/.config"; }
-# The kernel's compiler is LLVM, whose files GNU's gcov does not read.
+# The kernel's compiler is LLVM: GNU's gcov does not read its files.
 is_llvm() { has_option CC_IS_CLANG; }
 # not_llvm: sets $skip if it is.
 not_llvm() {
@@ -469,7 +469,7 @@ llvm_counts() {
 	echo "$lines" | grep -q "^ *$1: .*/\* ODD" && echo "$lines" | grep -q "^ *$2: .*/\* EVEN"
 }
 
-# Rust code, of which LLVM counts regions.
+# Rust code: LLVM counts its regions.
 counts_rust() { has_option RUST_COVERAGE && ! has_option KPROBES_ENGINE_C; }
 # rust_tools: sets $skip if this kernel counts none, or without a tool that reads the counters.
 rust_tools() {

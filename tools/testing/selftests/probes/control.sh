@@ -142,7 +142,7 @@ unload() {
 	load_down
 }
 
-# A probe whose code is unloaded with its module.
+# A probe in a module that is unloaded.
 gone() {
 	local symbol
 	insmod "$KO/samples/relay_c_client.ko" || return 1

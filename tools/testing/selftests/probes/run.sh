@@ -63,7 +63,7 @@ none_left() {
 # field NAME KEY: of a probe, as the kernel lists it.
 field() { sed -n "s/^.* name=$1 .*\b$2=\([^ ]*\).*/\1/p" "$PROBES"; }
 
-# is WHAT WANT GOT
+# is NAME WANT GOT
 is() {
 	[ "$2" = "$3" ] || { echo "$1: $3, not $2"; return 1; }
 }

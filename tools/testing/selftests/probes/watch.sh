@@ -133,7 +133,7 @@ abandoned() {
 	grep -q '^ferrotrace: warning: removed [0-9]* probes that had been left' "$work/err" || return 1
 	is names "watch.1.0 watch.999999999 mine" "$(sed 's/.*name=\([^ ]*\).*/\1/' "$PROBES" | xargs)" || return 1
 	probe remove --all || return 1
-	# Probes of a file, whose instance still has them.
+	# Probes of a file, which their instance still has.
 	program && mount_tracing && watching "$work/program:inner" "$work/program:outer%return" || return 1
 	kill -KILL "$watch"
 	wait "$watch" 2>/dev/null

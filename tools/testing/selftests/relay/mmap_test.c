@@ -363,7 +363,7 @@ TEST_F(mmap, survives_reset)
 	ASSERT_TRUE(holds(p, 10, 6));
 }
 
-/* A client whose files have their own operations, in place of the former callbacks. */
+/* A client with its own file operations, in place of the former callbacks. */
 TEST_F(mmap, a_client_is_told)
 {
 	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4 file=notify");

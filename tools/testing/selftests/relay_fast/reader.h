@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Readers of fast channels that check what they read, byte by byte.
+ * Readers of fast channels that check all data, byte by byte.
  */
 #ifndef _RELAY_FAST_READER_H
 #define _RELAY_FAST_READER_H

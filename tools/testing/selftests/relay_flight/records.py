@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Recordings of relay_fast_selftest.ko's channel.
 
-records.py same A B CPU...      the files of these CPUs have the same records, and at least one
-records.py sound A              all records are as the client writes them, in order; prints how many
-records.py within A B           the records of A are some records of B, in the same order, and fewer
-records.py flip IMAGE OUT       a copy of memory with bits flipped in the data of CPU 0
+    records.py same A B CPU...      the files of these CPUs have the same records, and at least one
+    records.py sound A              all records are in the client's form and order; prints how many
+    records.py within A B           A has some of the records of B, in the same order, and fewer
+    records.py flip IMAGE OUT       a copy of memory with bits flipped in the data of CPU 0
 """
 
 import glob

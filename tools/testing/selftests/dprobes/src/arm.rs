@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of watchpoints whose address is given by a program.
+//! Tests of watchpoints with an address from a program.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A module outside of the tree whose Makefile enables tracing of its functions.
+//! A module outside of the tree; its Makefile enables tracing of its functions.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A module outside of the tree whose Makefile does not mention ftrace.
+//! A module outside of the tree; its Makefile does not mention ftrace.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;

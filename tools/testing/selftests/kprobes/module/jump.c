@@ -230,7 +230,7 @@ static void disabled(void)
 }
 
 /*
- * A probe with a post handler is called before and after, regardless of what was registered before.
+ * A probe with a post handler is called before and after, regardless of earlier probes.
  */
 static void post_joins(void)
 {

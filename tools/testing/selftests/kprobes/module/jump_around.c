@@ -164,8 +164,7 @@ static void changes(void)
 POST_HANDLER(lead_astray, regs->ip = around_of(p)->post++ % 2 ? (unsigned long)around_of(p)->place->next : 1);
 
 /*
- * A branch reaches its target, regardless of what the post handler writes to the instruction
- * pointer.
+ * A branch reaches its target: the post handler cannot change the instruction pointer.
  */
 static void astray(void)
 {

@@ -232,7 +232,7 @@ static void preempted_in_copies(void)
 		return;
 	if (EXPECT(kst_becomes(place, KST_JUMP))) {
 		detour = (unsigned long)place + 5 + *(s32 *)(place + 1);
-		/* Not in front of the call of the handler, whose first run takes long. */
+		/* Not in front of the call of the handler: its first run takes long. */
 		if (hold_in(detour, detour + 1024, &a.pre))
 			EXPECT_EQ(a.pre, 1);
 	}

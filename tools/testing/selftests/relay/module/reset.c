@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Resets of a channel while a reader on another CPU reports what it has consumed.
+ * Resets of a channel while a reader on another CPU reports consumed sub-buffers.
  */
 #include <linux/cpumask.h>
 #include <linux/err.h>
