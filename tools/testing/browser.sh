@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Looks at a page of "ferrotrace report --html" in a browser without a screen, which it installs if there is none (as root or with
-# sudo; chromium-headless-shell: 64 MB to download, 230 MB on the disk). It is not part of "make check", because of that size.
+# Tests a page of "ferrotrace report --html" in a browser without a screen, which it installs if
+# there is none (as root or with sudo; chromium-headless-shell: 64 MB to download, 230 MB on the
+# disk). It is not part of "make check", because of that size.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/../../integration/lib.sh"

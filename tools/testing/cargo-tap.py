@@ -12,13 +12,14 @@ TEST = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
 
 
 OUTPUT = re.compile(r"^---- (.+?) stdout ----$")
-# Lines of what a test printed that are kept: enough for the message of a panic, and for the case that a property fails for.
+# Kept lines of a test's output: enough for the message of a panic, and for the failing case of a
+# property.
 KEPT = 12
 
 
 def main():
     prefix, number = sys.argv[1], 0
-    # The tests that failed, with what they printed: Cargo shows that after the last test.
+    # The tests that failed, with their output: Cargo shows it after the last test.
     failed, reading = {}, None
 
     def report():

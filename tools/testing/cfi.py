@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Looks for functions of ours that a kernel with CFI would not let be called through a pointer, without running it.
+"""Looks for functions of ours that a kernel with CFI could not call through a pointer.
 
-    cfi.py KDIR    the build directory of a kernel with CONFIG_CFI: the variant "cfi", or what is built of it
+    cfi.py KDIR    the build directory of a kernel with CONFIG_CFI: the variant "cfi", or part of it
 
-Each indirect call compares the type that it has with the one before its target, and ends in a trap if they differ. Two
-lists: functions of ours whose address is taken, and that no call of their type is for, and calls of ours for which there is
-no function. Fails if there are any but those in EXPECTED. Where only a part of the kernel is built, what is in the rest is missing.
+Each indirect call compares its type with the one before its target, and ends in a trap if they
+differ. Prints two lists: functions of ours whose address is taken without a call of their type, and
+calls of ours without a function. Fails for any that is not in EXPECTED. Where only a part of the
+kernel is built, functions and calls of the rest are missing.
 """
 
 import collections
@@ -105,7 +106,8 @@ class Object:
         return max(inside)[1] if inside else self.names[index]
 
     def taken(self):
-        """What its relocations take the address of: (section, offset) here, or names elsewhere."""
+        """Returns the addresses that its relocations take: (section, offset) here, or names
+        elsewhere."""
         for section, _, kind, (name, _, index, value), addend in self.relocations():
             if not self.names[section].startswith((".text", ".data", ".rodata", ".init", ".kprobes", ".noinstr", ".cpuidle", ".ref")):
                 continue
@@ -116,7 +118,7 @@ class Object:
 
 
 def is_expected(name):
-    """Whether EXPECTED says why there is no counterpart."""
+    """Returns true if EXPECTED has the reason for a missing counterpart."""
     return any(part in name for part in EXPECTED)
 
 

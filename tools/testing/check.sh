@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs every suite in suites/ (scripts, and the lines of the table), one more at once than there are processors, and sums their results to one last line:
-# N passed, N failed, N skipped.
-#   check.sh [NAME...]    only the suites whose names contain one of the words (also SUITES="...")
-# PARALLEL_SUITES=N runs N at once. VERBOSE=1 also shows each result when it comes, with the seconds since the last one of
-# its suite, and what a case says that it took in the guest. RESULTS=1 writes the sums of the suites to Documentation/results/, to a
-# file with the name of the directory of the logs. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
+# Runs every suite in suites/ (scripts, and the lines of the table), one more at once than there are processors, and sums their results in
+# one last line: N passed, N failed, N skipped.
 #
-# A guest uses one processor, whatever number of CPUs it has, and one in seven seconds none, while it or its suite waits. The
-# suites that take longest start first: a line "# Seconds: N" of the script, or the table, has the time.
+#   check.sh [NAME...]    only the suites whose names contain one of the words (also SUITES="...")
+#
+# PARALLEL_SUITES=N runs N at once. VERBOSE=1 also shows each result as it arrives, with the seconds
+# since the last one of its suite, and the duration of a case in the guest if it prints one.
+# RESULTS=1 writes the sums of the suites to Documentation/results/, to a file with the name of the
+# directory of the logs. The logs stay in build/check/. Fails on a failed test, a suite that did not
+# end well, or no test at all.
+#
+# A guest uses one processor for any number of CPUs, and none in one of seven seconds, while it or
+# its suite waits. The suites that take longest start first: a line "# Seconds: N"
+# of the script, or the table, has the duration; N matters for the order only.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=integration/lib.sh
@@ -27,7 +32,7 @@ FIRST="05-lint 10-build"
 SUITE_TIMEOUT=${SUITE_TIMEOUT:-3000}
 MB_PER_GUEST=1500
 case " $VARIANTS " in *" debug "*) SUITE_TIMEOUT=$((SUITE_TIMEOUT * 10)) MB_PER_GUEST=3500 ;; *) ;; esac
-# What of a suite's chatter is shown as it comes.
+# Lines of a suite's messages that are shown as they arrive.
 SHOW='^ferrotrace: |^ +[0-9]+ steps|^ *not ok '
 if [ "${VERBOSE:-0}" != 0 ]; then SHOW="$SHOW|^ *ok |^ *# seconds: "; fi
 
@@ -77,7 +82,7 @@ by_length() {
 	done | sort -k1,1nr -k2 | cut -d ' ' -f 2
 }
 
-# chatter NAME: shows lines of a suite as they come.
+# chatter NAME: shows lines of a suite as they arrive.
 chatter() {
 	local line last=$SECONDS after=
 	grep -E --line-buffered "$SHOW" | while IFS= read -r line; do
@@ -87,8 +92,8 @@ chatter() {
 	done
 }
 
-# run_suite NAME: leaves the results in $LOGS/NAME.ktap, the rest in $LOGS/NAME.log; and in $LOGS/NAME.end the exit status
-# and the seconds.
+# run_suite NAME: writes the results to $LOGS/NAME.ktap, the rest to $LOGS/NAME.log; and to
+# $LOGS/NAME.end the exit status and the seconds.
 run_suite() {
 	local name=$1 began=$SECONDS suite watch program=("$HERE/suites/$1.sh")
 	[ -e "${program[0]}" ] || program=("$HERE/suites/run.sh" "$1")
@@ -132,7 +137,7 @@ report() {
 }
 
 declare -A running=()
-# Whoever is asked to end ends what it started: the suites, their guests.
+# A signal to end also ends the suites and their guests.
 trap 'trap - TERM; [ ${#running[@]} = 0 ] || kill "${!running[@]}" 2>/dev/null; exit 130' INT TERM
 
 # end_one: waits until one of those that run ends, and reports it.

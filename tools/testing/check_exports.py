@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Compares what <linux/kprobes.h> and <linux/rethook.h> declare with what a kernel with the Rust engine defines.
+"""Compares declarations of two kernel headers with the symbols of a kernel with the Rust engine.
 
     check_exports.py VARIANT    the variant has been built
 
-Whatever they declare in its configuration is defined in vmlinux or in the engine's module, but for MISSING, which gives the
-reasons. Whatever the C engine exports is exported.
+All that <linux/kprobes.h> and <linux/rethook.h> declare in its configuration must be defined in
+vmlinux or in the engine's module, except MISSING, which has the reasons. All exports of the C
+engine must be exported.
 """
 
 import os
@@ -16,7 +17,7 @@ import tempfile
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 HEADERS = ("linux/kprobes.h", "linux/rethook.h")
-# Of the C engine, for what it exports; under the kernel's tree.
+# Sources of the C engine that export symbols, in the kernel's tree.
 C_ENGINE = (
     "kernel/kprobes.c",
     "kernel/trace/rethook.c",
@@ -58,7 +59,7 @@ def output(*command, **kwargs):
 
 
 def preprocessed(kdir, source):
-    """What the compiler sees of a source, as the kernel compiles the engine's."""
+    """Returns a preprocessed source, compiled as the kernel compiles the engine's."""
     at = os.path.join(kdir, "kernel/ferrotrace/kprobes/builtin/.builtin.o.cmd")
     with open(at, encoding="utf-8") as file:
         command = re.match(r"savedcmd_\S+ := (.*)", file.readline()).group(1)
@@ -72,7 +73,7 @@ def preprocessed(kdir, source):
 
 
 def of_headers(text):
-    """The lines that come from HEADERS."""
+    """Returns the lines from HEADERS."""
     lines, inside = [], False
     for line in text.splitlines():
         marker = re.match(r'# \d+ "([^"]*)"', line)
@@ -84,7 +85,8 @@ def of_headers(text):
 
 
 def without(text, opening, before=""):
-    """The text without what is in such brackets, and what `before` matches before them."""
+    """Returns the text without such brackets, their contents, and the text before them that
+    `before` matches."""
     closing = {"{": "}", "(": ")"}[opening]
     pattern = re.compile(before + re.escape(opening))
     while found := pattern.search(text):
@@ -118,7 +120,7 @@ def defined(path):
 
 
 def exported(tree):
-    """What the C engine exports."""
+    """Returns the symbols that the C engine exports."""
     names = set()
     for source in C_ENGINE:
         with open(os.path.join(tree, source), encoding="utf-8") as file:

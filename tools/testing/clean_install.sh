@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tries on a bare Debian what the README promises: makes a minimal root of SUITE (bookworm, trixie, ...) by mmdebstrap,
-# puts a clone of this checkout's HEAD into it, installs make, and runs there, each to its last line and with its time,
+# Tests the README's promises on a bare Debian: makes a minimal root of SUITE (bookworm, trixie,
+# ...) by mmdebstrap, clones this checkout's HEAD into it, installs make, and runs there, each to
+# its last line and with its time,
 #   clean_install.sh SUITE                  "make demo", then "make check"
 #   clean_install.sh SUITE CMD...           these shell commands instead
-#   clean_install.sh --again SUITE [CMD...] as above, with a new clone in the root that the last run has left
-# SEED=1 also copies the cache of compiled objects from here, which serves a Debian with the same compiler: that tries
-# everything in a third of the time, and the times are not those of a new machine.
-# The root and the commands' logs stay in $FRESH, else in the cache (10 GB); the next run without --again removes them.
-# Needs root. The root's mounts and processes live in namespaces of their own, which end with the script.
+#   clean_install.sh --again SUITE [CMD...] as above, with a new clone in the last run's root
+# SEED=1 also copies the cache of compiled objects from here, which serves a Debian with the same
+# compiler: the test then takes a third of the time, and its times are not those of a new machine.
+# The root and the commands' logs stay in $FRESH, else in the cache (10 GB); the next run without
+# --again removes them. Needs root. The root's mounts and processes are in new namespaces, which end
+# with the script.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/../../integration/lib.sh"
@@ -18,7 +20,7 @@ set -euo pipefail
 # shellcheck source=integration/root.sh
 . "$REPO/integration/root.sh"
 
-# What says how this machine reaches the registries: the environment (by name), and files.
+# Settings by which this machine reaches the registries: the environment (by name), and files.
 ENVIRONMENT='^([a-z]+_proxy|[A-Z]+_PROXY|PIP_[A-Z_]+|CARGO_(HTTP|NET|REGISTR|SOURCE)[A-Z_]*|SSL_CERT_[A-Z]+|[A-Z_]+_CA_BUNDLE|GIT_SSL_CAINFO)='
 FILES="/etc/resolv.conf /etc/hosts /etc/pip.conf $HOME/.config/pip/pip.conf ${CARGO_HOME:-$HOME/.cargo}/config.toml"
 
@@ -52,7 +54,7 @@ pass_on() {
 	if [ -d /usr/local/share/ca-certificates ]; then cp -rL /usr/local/share/ca-certificates "$root/usr/local/share/"; fi
 }
 
-# seed: what this machine has compiled, for a compiler of the same version and date.
+# seed: this machine's compiled objects, for a compiler of the same version and date.
 seed() {
 	local to=$root/root/.cache/ferrotrace
 	mkdir -p "$to"

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "make coverage": runs KUnit and the selftests on the variant coverage, where all of Ferrotrace counts what is executed, and
-# reports of all its guests, and of the tests of rust/core on the host, together which lines that was. Leaves in build/coverage:
+# "make coverage": runs KUnit and the selftests on the variant coverage, where all of Ferrotrace
+# counts executed lines. Reports the lines executed by all its guests together, and by the tests of
+# rust/core on the host. Writes to build/coverage:
+#
 #   coverage.info   an lcov tracefile
 #   html/           genhtml's pages of it
 #   summary         lines by directory, worst first, which are printed as well
-# SUITES="..." runs only some suites. What a guest has counted before it panics or resets its counters is lost. Fails if a test fails, but reports.
+#
+# SUITES="..." runs only some suites. Counts of a guest before a panic or a reset of its counters
+# are lost. Reports even if a test fails, and then fails.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/../../integration/lib.sh"
@@ -15,19 +19,19 @@ OUT=$REPO/build/coverage
 SUITES=${SUITES:-kunit selftests kprobes-clients probes functions soundness ferrotrace}
 VARIANT=coverage
 
-# rust: what LLVM has counted, of the image and all our modules.
+# rust: LLVM's counts, of the image and all our modules.
 rust() {
 	local objects=() object
 	# Of tests and samples as well.
 	"$profdata" merge -sparse "$OUT"/guests/*/*.profraw -o "$OUT/rust.profdata"
 	for object in "$KDIR"/kernel/ferrotrace/*.ko "$KDIR"/kernel/ferrotrace/*/*.ko; do
-		# What no guest has loaded has no line executed, and counts.
+		# Modules that no guest has loaded have no line executed, and count.
 		if readelf -SW "$object" | grep -q ' __llvm_covmap '; then objects+=(-object "$object"); fi
 	done
 	"$cov" export -format=lcov -instr-profile "$OUT/rust.profdata" "$KDIR/vmlinux" "${objects[@]}" >"$OUT/rust.all.info"
 }
 
-# core: what the tests of rust/core execute on the host, with counters of the same rustc.
+# core: lines that the tests of rust/core execute on the host, with counters of the same rustc.
 core() {
 	local package=$REPO/rust/core program objects=()
 	CARGO_TARGET_DIR=$CACHE/target-coverage RUSTFLAGS=-Cinstrument-coverage LLVM_PROFILE_FILE=$OUT/core/%p-%m.profraw \
@@ -43,7 +47,7 @@ core() {
 	sed -i "s,^SF:$REPO/,SF:," "$OUT/core.info"
 }
 
-# c: what GCC has counted in our own files, all guests' together.
+# c: GCC's counts in our own files, all guests' together.
 c() {
 	local guest part sum=$OUT/c next=$OUT/c.next
 	rm -rf "$sum"
@@ -88,7 +92,7 @@ FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT COVERAGE=$OUT/guests LOGS=bu
 core
 rust
 c
-# Named as in the repository; what is not in it is left out.
+# Named as in the repository; files outside of it are left out.
 for info in rust c; do
 	lcov -q -e "$OUT/$info.all.info" '*/kernel/ferrotrace/*' -o "$OUT/$info.info"
 	sed -E -i -e 's,^SF:.*/kernel/ferrotrace/,SF:,' -e ':a; s,(^SF:|/)[^/.][^/]*/\.\./,\1,; ta' "$OUT/$info.info"

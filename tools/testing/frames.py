@@ -4,9 +4,10 @@
 
     frames.py VARIANT
 
-A probe, a hook or a tracer is hit on any stack of the kernel, however little of it is left. ROOTS names where hit paths begin; what
-these call, in our own objects, is on the path, too. A frame is what a function pushes and what it subtracts from the stack pointer.
-Calls through pointers are not followed: what they lead to has to be among the roots.
+A probe, a hook or a tracer is hit on any stack of the kernel, even one that is almost full. ROOTS
+names the functions at which hit paths begin; their callees in our own objects are on the path, too.
+A frame is the sum of a function's pushes and of its subtractions from the stack pointer. Calls
+through pointers are not followed: their targets must be among the roots.
 """
 
 import re
@@ -19,7 +20,7 @@ LIMIT = 512
 
 # Where hit paths begin: in .kprobes.text, and these.
 ROOTS = [
-    # handlers of probes, and what calls them
+    # handlers of probes, and their callers
     r"ProbeHandler>::(pre|post|entry|returned)$",
     r"::Raw(Ret)?[pP]robe<.*>>::(pre|post|entry|returned)$",
     # callbacks of ftrace, and handlers of uprobes
@@ -38,7 +39,7 @@ ROOTS = [
     r"^(klog|ferro_klog::message::print|ferro_klog::raw::handler::(write|handle::<.*))$",
 ]
 
-# Not the hit's: what comes after a writer has slept, and KUnit tests.
+# Not part of a hit: code that runs after a writer has slept, and KUnit tests.
 OFF_PATH = [
     r"::(commit_elsewhere|count_out)$",
     r"::(tests|leaving|suite)::",
@@ -70,7 +71,7 @@ def objects(directory):
 
 def disassemble(path, functions):
     """Notes the functions of an object."""
-    # With link-time optimisation those of C are no objects yet: objdump says nothing of them.
+    # With link-time optimisation, C files are no objects yet: objdump prints nothing for them.
     out = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", path], capture_output=True, text=True).stdout
     section, current = "", None
     for line in out.splitlines():

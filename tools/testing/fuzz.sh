@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "make fuzz": libFuzzer over the pure logic. Runs each fuzz target of host/fuzz for SECONDS_EACH= (600), or only the one
-# that TARGET= names. What a target has found interesting is kept in the cache and used again the next time; an input that
-# fails is left in build/fuzz/TARGET, and fails the command.
+# "make fuzz": libFuzzer over the pure logic. Runs each fuzz target of host/fuzz for SECONDS_EACH=
+# (600), or only the one that TARGET= names. Interesting inputs of a target are kept in the cache
+# and used again the next time; a failing input is written to build/fuzz/TARGET, and fails the
+# command.
 #
-# rustc's own flags have LLVM put in what libFuzzer counts by: no nightly compiler, and no cargo-fuzz, which is for sanitizers, too. The
-# logic has no unsafe code that they would look at.
+# rustc's own flags make LLVM add the counters of libFuzzer: no nightly compiler, and no cargo-fuzz,
+# which also adds sanitizers. The logic has no unsafe code that they would check.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/../../integration/lib.sh"

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What objtool says of our assembly on a kernel with indirect branch tracking, which no variant is: each function either is
-# a landing pad or says that it is none. A module or vmlinux where one is neither does not build there.
+# Runs objtool on our assembly for a kernel with indirect branch tracking, which no variant has:
+# each function either is a landing pad or is marked as none. Otherwise a module or vmlinux does not
+# build there.
+#
 #
 #	ibt.sh VARIANT	the variant has been built
 set -euo pipefail
@@ -14,11 +16,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$kdir"
 
-# compile OBJECT: as the kernel has compiled it, but for such a kernel. Prints where it is.
+# compile OBJECT: as the kernel has compiled it, but for a kernel with IBT. Prints its path.
 compile() {
 	local object=$1 command
 	command=$(sed -n 's/^savedcmd_[^ ]* := //p' "$(dirname "$object")/.$(basename "$object").cmd")
-	# Without what comes after the compiler: objtool is to see all of them together.
+	# Without the commands after the compiler: objtool gets all objects together.
 	command=${command%% ; *}
 	object=$work/$(basename "$object")
 	command=$(sed -E "s# -o [^ ]+# -o $object#; s# -fcf-protection=none##" <<<"$command")
@@ -38,7 +40,8 @@ if [ ${#objects[@]} = 0 ]; then
 	echo "no assembly in this variant"
 	exit
 fi
-# Whose addresses other code of ours takes, and does not call. Debugging information has everybody's.
+# Functions whose address other code of ours takes, and does not call. Debugging information has all
+# addresses.
 nm "${objects[@]}" | awk '$2 == "T" { print $3 }' | sort >"$work/functions"
 find kernel/ferrotrace -name '*.o' -exec readelf -rW {} + 2>/dev/null |
 	awk '/^Relocation section/ { debug = /\.rela\.debug_/ } !debug && $3 ~ /^R_X86_64_(64|32S?|PC32|GOTPCREL.*)$/ { print $5 }' | sort -u >"$work/taken"

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Count the results in (K)TAP output.
+"""Counts the results in (K)TAP output.
 
     ktap.py FILE...           prints "PASSED FAILED SKIPPED" of all files together
-    ktap.py --failed FILE...  prints the lines that failed, with what "# NAME: ..." says of them, and the plans that were not
-                              kept
+    ktap.py --failed FILE...  prints the lines that failed, with their comments "# NAME: ...", and
+                              the plans that were not kept
 
-Only leaves count: a result that closes a subtest is the sum of its cases, so it counts only when it failed and
-none of them did. What failed as expected (XFAIL) counts as skipped: it shows nothing that works. A plan that was not kept and a "Bail out!" are failures. Subtests are indented, or prefixed
+Only leaves count: a result that closes a subtest is the sum of its cases, so it counts only when it
+failed and none of them did. Expected failures (XFAIL) count as skipped: they show nothing that
+works. A plan that was not kept and a "Bail out!" are failures. Subtests are indented, or prefixed
 with "# " as kselftest's runner does; the kernel log's time stamps are ignored.
 """
 
@@ -21,7 +22,7 @@ PLAN = re.compile(r"^1\.\.(\d+)")
 DIRECTIVE = re.compile(r"#\s*(SKIP|TODO|XFAIL|TIMEOUT|ERROR)\b", re.IGNORECASE)
 NAME = re.compile(r"^\s*\d*\s*-?\s*(.*?)\s*(?:#.*)?$")
 SAID = re.compile(r"^# (\S+): ")
-# Of what is said of a failure.
+# Lines of a failure's messages.
 SAID_LINES = 20
 NESTED = re.compile(r"^# ?(?=\s*(?:# ?)*(?:ok \d|not ok \d|1\.\.\d|K?TAP version))")
 
@@ -42,7 +43,7 @@ class Counter:
         self.passed = self.failed = self.skipped = 0
         self.problems = []
         self.levels = {}
-        # Comments since the last result, and those that name what they are about.
+        # Comments since the last result, and those that name their subject.
         self.comments, self.said = [], {}
 
     def fail(self, text, said=()):
@@ -73,7 +74,7 @@ class Counter:
             if not NESTED.match(line):
                 break
         if VERSION.match(line):
-            # A document begins: what the one before left open at this depth is complete.
+            # A document begins: the previous one at this depth is complete.
             self.close(depth - 1)
             return
         plan, result = PLAN.match(line), RESULT.match(line)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "make mutants": cargo-mutants over rust/core. It changes one thing of the code at a time and runs the tests: a change that
-# no test notices is something that no test looks at. FILES= takes a pattern of paths within rust/core, such as
-# 'relay/*.rs'; without it all are changed, which takes hours. What was found is in build/mutants/mutants.out, and a run
-# leaves out what earlier ones have caught there.
+# "make mutants": cargo-mutants over rust/core. It changes one thing of the code at a time and runs
+# the tests: a change without a failing test shows untested code. FILES= takes a pattern of paths
+# within rust/core, such as 'relay/*.rs'; without it all are changed, which takes hours. The results
+# are in build/mutants/mutants.out, and a run leaves out mutants that earlier ones have caught
+# there.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/../../integration/lib.sh"

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What objtool makes of functions in Rust that ftrace is to reach, in forms that no variant has: with padding before
-# functions, with landing pads, in one object with functions in C whose sites the compiler has recorded or objtool records.
+# Runs objtool on functions in Rust for ftrace, in forms that no variant has: with padding before
+# functions, with landing pads, in one object with functions in C whose sites the compiler has
+# recorded or objtool records.
+#
 #
 #	patchable.sh VARIANT	the variant has been built
 set -euo pipefail
@@ -29,7 +31,7 @@ int c_a(int x) { return x ^ 1; }
 int __attribute__((no_instrument_function)) c_notrace(int x) { return x ^ 2; }
 EOF
 
-# The kernel's own nop of 5 bytes, and what LLVM leaves.
+# The kernel's own nop of 5 bytes, and LLVM's.
 NOP="0f 1f 44 00 00" LLVM_NOP="0f 1f 44 00 08"
 
 # entry FUNCTION: the 5 bytes at its entry, after the landing pad.

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "make check-toolchains": builds the variant tiny with other compilers than the machine's, as far as Debian's suites have them, boots
-# each kernel, reads the results of its KUnit tests, and prints a line for each compiler. TOOLS="gcc-16 rust-trixie" tries only
-# these; RESULTS=1 writes the lines to Documentation/results/check-toolchains.txt. Fails if one of them does not build or does not pass.
-#   here         what all variants are built with
+# "make check-toolchains": builds the variant tiny with other compilers than the machine's, as far
+# as Debian's suites have them, boots each kernel, reads the results of its KUnit tests, and prints
+# a line for each compiler. TOOLS="gcc-16 rust-trixie" tries only these; RESULTS=1 writes the lines
+# to Documentation/results/check-toolchains.txt. Fails if one of them does not build or does not
+# pass.
+#
+#   here         the tools that build all variants
 #   gcc-N        C by that compiler
-#   clang-N      the same, with the bindgen of its suite and its libclang; the oldest is the oldest that the kernel takes
-#   rust-SUITE   rustc and bindgen of that suite; trixie's are the oldest that the kernel takes
+#   clang-N      the same, with the bindgen of its suite and its libclang; the oldest is the
+#                kernel's minimum
+#   rust-SUITE   rustc and bindgen of that suite; trixie's are the kernel's minimum
 set -euo pipefail
 LOGS=${LOGS:-build/check-toolchains}
 # shellcheck source=tools/testing/suites/lib.sh
@@ -33,12 +37,12 @@ choose() {
 	case $1 in
 	rust-*)
 		dir=$dir/${1#rust-}/usr
-		# That of its bindgen: the newest there.
+		# The libclang of its bindgen: the newest there.
 		mapfile -t clang < <(compgen -G "$dir/lib/llvm-*/lib/libclang.so" | sort -V)
 		export RUSTC=$dir/bin/rustc BINDGEN=$dir/bin/bindgen LIBCLANG_PATH=${clang[-1]%/*}
 		;;
 	clang-*)
-		# bindgen gets its flags, of which a libclang that is older does not know all.
+		# bindgen gets its flags, some of which an older libclang does not know.
 		usr=$(readlink -e "$dir/bin/$1")
 		usr=${usr%/lib/llvm-*}
 		"$compilers" "rust-$(basename "${usr%/usr}")" >&2 || return
@@ -48,7 +52,7 @@ choose() {
 	esac
 }
 
-# initramfs KDIR FILE: a root that loads our modules and prints what KUnit has found.
+# initramfs KDIR FILE: a root that loads our modules and prints KUnit's results.
 initramfs() {
 	local root module
 	root=$(mktemp -d)
@@ -71,7 +75,7 @@ initramfs() {
 	rm -rf "$root"
 }
 
-# boot NAME: runs the kernel; what it prints goes to a file of the logs.
+# boot NAME: runs the kernel; its output is in a file of the logs.
 boot() {
 	local kdir image
 	kdir=$("$REPO/integration/kernel.sh" kdir "$VARIANT") && image=$("$REPO/integration/kernel.sh" image "$VARIANT") || return 1
@@ -83,7 +87,7 @@ boot() {
 	tr -d '\r' <"$LOGS/$1.console" >"$LOGS/$1.results"
 }
 
-# judge NAME: prints what the tests came to; fails if not all ran and passed.
+# judge NAME: prints the tests' results; fails if not all ran and passed.
 judge() {
 	local results=$LOGS/$1.results suite passed failed missing=""
 	passed=$(grep -cE '^    ok [0-9]+ ' "$results") || true

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the kprobes engine does on kernels that no variant is: compiles it with their options, and looks at whether it asks
-# what it has to ask there, and does not here.
+# Tests the kprobes engine for kernels that no variant is: compiles it with their options, and
+# checks that it makes certain calls there, and not here.
+#
 #
 #	unconfigured.sh VARIANT	the variant has been built
 set -euo pipefail
@@ -20,7 +21,7 @@ if ! grep -qx CONFIG_KPROBES_ENGINE_RUST=y .config; then
 fi
 failed=0
 
-# say TEXT CMD...: whether it is so.
+# say TEXT CMD...: prints a result, from the command's status.
 say() {
 	local text=$1
 	shift
@@ -33,7 +34,8 @@ say() {
 }
 not() { ! "$@"; }
 
-# command OBJECT: how the kernel has compiled it, without what comes after the compiler, and without writing anything there.
+# command_of OBJECT: the kernel's command for it, up to the compiler's end, and without side effects
+# there.
 command_of() {
 	local command
 	command=$(sed -n '1s/^savedcmd_[^ ]* := //p' "$(dirname "$1")/.$(basename "$1").cmd")
@@ -45,7 +47,8 @@ compile() {
 	eval "RUSTC_BOOTSTRAP=1 $(command_of "$1" | sed -E "s# -o [^ ]+# -o $work/$2#; s#--emit=obj=[^ ]+#--emit=obj=$work/$2#") $3"
 }
 
-# calls OBJECT SECTION FUNCTION SYMBOL: in this section a function whose name has FUNCTION in it refers to the symbol.
+# calls OBJECT SECTION FUNCTION SYMBOL: in this section, a function with FUNCTION in its name refers
+# to the symbol.
 calls() {
 	objdump -dr -j "$2" "$1" | awk -v function_="$3" -v symbol="$4" '
 		/^[0-9a-f]+ <.*>:$/ { inside = index($2, function_) }
@@ -58,14 +61,14 @@ sys=kernel/ferrotrace/rust/sys/ferro_sys.o
 builtin=kernel/ferrotrace/kprobes/builtin/ferro_kprobes_builtin.o
 engine=kernel/ferrotrace/kprobes/kprobes_engine.o
 
-# A breakpoint of kgdb in a function that is decoded: what was there only kgdb knows.
+# A breakpoint of kgdb in a function that is decoded: only kgdb knows the original byte.
 compile $text kgdb.o -DCONFIG_KGDB=1
 say "kgdb: its breakpoints are asked for" calls "$work/kgdb.o" .text ferro_is_kgdb_breakpoint kgdb_has_hit_break
 if ! grep -qx CONFIG_KGDB=y .config; then
 	say "no kgdb: they are not" not calls $text .text ferro_is_kgdb_breakpoint kgdb_has_hit_break
 fi
 
-# The trap of kCFI decodes what is before it.
+# The trap of kCFI decodes the bytes before it.
 compile $text cfi.o -DCONFIG_ARCH_USES_CFI_TRAPS=1
 say "kCFI: its traps are asked for" calls "$work/cfi.o" .text ferro_is_cfi_check is_cfi_trap
 if ! grep -qx CONFIG_ARCH_USES_CFI_TRAPS=y .config; then
@@ -84,7 +87,8 @@ for option in FTRACE_VALIDATE_RCU_IS_WATCHING KPROBE_EVENTS_ON_NOTRACE; do
 done
 say "neither: nobody does" not calls $builtin .kprobes.text "" rcu_is_watching
 
-# What returns and indirect branches run through with all mitigations has the names that the selftests have refused.
+# Thunks for returns and indirect branches, with all mitigations, have the names that the selftests
+# expect to be refused.
 mitigations=
 for option in RETPOLINE RETHUNK UNRET_ENTRY SRSO CALL_DEPTH_TRACKING ITS; do
 	mitigations+=" -DCONFIG_MITIGATION_$option=1"
@@ -106,7 +110,7 @@ say "and the selftests no others than mitigations ${unknown:+($unknown)}" test -
 say "nor do they try others" test -s "$work/tried" -a -z "$(comm -13 "$work/thunks" "$work/tried")"
 say "warn_thunk_thunk is there" grep -q '^THUNK warn_thunk_thunk' ../arch/x86/entry/entry.S
 
-# What a jump leads to is compared with them; they have to be there by these names.
+# The target of a jump is compared with them; they must exist by these names.
 compile kernel/ferrotrace/rust/sys/code/text_tables.o around.o "$mitigations"
 unknown=$(comm -23 <(nm -u "$work/around.o" | awk '$2 ~ /_thunk_/ { print $2 }' | sort) \
 	<(nm --defined-only "$work/thunks.o" | awk '{ print $3 }' | sort) | awk '{ printf "%s ", $0 }')

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The demo: boots the modular kernel, loads the Rust relay engine and the Rust client that records
-# scheduler switches, runs a workload, drains it through mmap, and shows what was recorded. Then it probes the kernel,
-# and compares the hits with what was done, and has ftrace trace a driver in Rust. The KUnit tests of the
-# modules are left to "make check".
+# scheduler switches, runs a workload, drains the channel through mmap, and shows the records. Then
+# it probes the kernel, compares the hits with the workload, and traces a driver in Rust with
+# ftrace. "make check" runs the KUnit tests of the modules.
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/../suites/lib.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs in the guest, as root: makes it ready, runs the command, leaves its exit status for the host.
+# Runs in the guest, as root: prepares it, runs the command, writes its exit status for the host.
 # The host (run.py) shares one directory: env, cmd, status and out/ are in it.
 share=$1
 

@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The first process of a guest, in QEMU and in User Mode Linux. The host's root file system is its root, read-only; over
-# it comes a layer in memory that takes the guest's writes, then what every machine has, and the directory shared with the
-# host. guest.sh runs the command there; its output goes to the host's pipes.
+# First process of a guest, in QEMU and in User Mode Linux. The host's root file system is its root,
+# read-only. Over it are mounted a layer in memory for the guest's writes, the usual file systems of
+# a machine, and the directory shared with the host. guest.sh runs the command there; its output is
+# written to the host's pipes.
 # Busybox, as it is linked statically: under TCG that takes a third of the time to start.
-# From the kernel's command line: ferrotrace_guest (guest.sh), and for User Mode Linux ferrotrace_share (on the host).
+# Arguments from the kernel's command line: ferrotrace_guest (guest.sh), and for User Mode Linux
+# ferrotrace_share (on the host).
 # shellcheck disable=SC2154
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 share=/run/ferrotrace
@@ -19,7 +21,8 @@ if [ "$1" != layered ]; then
 	busybox mount -t sysfs sysfs $root/sys
 	busybox mount -t devtmpfs devtmpfs $root/dev
 	busybox mount -t tmpfs tmpfs $root/run
-	# It becomes the root of all mounts, as a changed root would keep everybody from making user namespaces.
+	# It becomes the root of all mounts, as no process can make user namespaces under a changed
+	# root.
 	cd $root && busybox mount --move . / && exec busybox chroot . /bin/bash "$0" layered
 fi
 
@@ -58,7 +61,8 @@ cat /run/stderr >"$err" &
 pids="$pids $!"
 busybox setsid bash "$ferrotrace_guest" $share </dev/null >/run/stdout 2>/run/stderr
 
-# Until all is written, which is when nobody holds the pipes any more: what the command left behind is ended.
+# Until all is written, which is when no process holds the pipes: remaining processes of the command
+# are killed.
 for process in /proc/[0-9]*; do
 	process=${process#/proc/}
 	case " 1 $pids " in

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Boot a kernel variant over the host's root file system and run a command in it as root.
+"""Boots a kernel variant over the host's root file system and runs a command in it as root.
 
     run.py [options] VARIANT [COMMAND]
 
-COMMAND is a shell command line, run with the repository as its directory; without it a shell is opened.
-Its output and exit status are passed on. Instead of them:
+COMMAND is a shell command line, run with the repository as its directory; without it a shell is
+opened. Its output and exit status are passed on. Other exit statuses are
     124  the time was over (a hang)
     125  the guest panicked or ended without an answer
     126  with --strict, when the command succeeded: the kernel warned
-and the end of the guest's console is shown, with the lines that say what happened before it.
+With these the end of the guest's console is shown, with the kernel's complaints before it.
 
-The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
-In its environment: FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for insmod),
-FERROTRACE_VARIANT, FERROTRACE_OUT, FERROTRACE_STORM (long or short, tools/testing/suites/lib.sh).
-With --reboot, which QEMU keeps the memory for, $FERROTRACE_OUT tells the command what it has done before.
-With --coverage, what a kernel that was compiled for that has counted goes to a new directory below DIR; a test that resets its
-counters copies them to $FERROTRACE_COUNTED before.
+The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept
+(--out). Its environment has FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for
+insmod), FERROTRACE_VARIANT, FERROTRACE_OUT, FERROTRACE_STORM (long or short,
+tools/testing/suites/lib.sh). With --reboot, for which QEMU keeps the memory, the command finds its
+earlier state in $FERROTRACE_OUT. With --coverage, the counts of a kernel that was compiled for it
+are written to a new directory below DIR; a test that resets its counters copies them to
+$FERROTRACE_COUNTED before.
 """
 
 import argparse
@@ -43,10 +44,10 @@ CACHE = os.environ.get("FERROTRACE_CACHE") or os.path.join(
 SHARE = "/run/ferrotrace"
 HANG, PANIC, WARNED = 124, 125, 126
 PANICKED = re.compile(r"Kernel panic - not syncing")
-# What the kernel prints when it finds something wrong with itself, but not where it asks to read of its CPU's flaws.
+# Complaints of the kernel about itself, except its references to texts about CPU flaws.
 COMPLAINT = re.compile(r"WARNING: (?!See https:)|BUG: |INFO: (?:task|rcu|possible)|Oops: |refcount_t: |kmemleak: \d+ new|general protection")
 CONSOLE_LINES = 60
-# Of the lines after that: what says where it happened, and the frames of the call trace that are sure.
+# Of the lines after a complaint: the place, and the sure frames of the call trace.
 PLACE = re.compile(r"Comm: |RIP: |Call Trace:|Kernel panic")
 FRAME = re.compile(r"^ (?!\? )\S+\+0x")
 FRAMES, SAID_LINES = 6, 30
@@ -103,10 +104,10 @@ def find_qemu():
 
 
 def kvm_works(image):
-    """Whether KVM runs a kernel: IMAGE must say something within a second.
+    """Returns true if KVM runs a kernel: IMAGE must print something within a second.
 
-    /dev/kvm may exist, open and even run the firmware on a machine where a kernel then hangs. The answer is kept
-    until the machine boots anew.
+    /dev/kvm may exist, open and even run the firmware on a machine where a kernel then hangs. The
+    answer is kept until the machine reboots.
     """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
@@ -204,10 +205,11 @@ def qemu_command(args, share, console):
     qemu = find_qemu()
     cpu = "max,la57=off"
     if not args.icount:
-        # Where a CPU calls them fast, the kernel and libc clear and copy memory by "rep stosb" and "rep movsb", of which TCG takes a
-        # step for each byte. Without, clearing a page takes a tenth of the time. What benchmarks count is as it was.
+        # Where a CPU has fast versions of them, the kernel and libc clear and copy memory by "rep
+        # stosb" and "rep movsb", for which TCG takes a step for each byte. Without them, clearing a
+        # page takes a tenth of the time. Benchmarks count the same instructions as before.
         cpu += ",erms=off,fsrm=off"
-        # One that is too old, whose path find_qemu() does not say, has no name for the third.
+        # An old version, with no path from find_qemu(), does not know the third name.
         if os.path.isabs(qemu):
             cpu += ",fsrs=off"
     cmd = [qemu, "-accel", "kvm" if kvm else tcg, "-cpu", "host" if kvm else cpu,
@@ -267,7 +269,7 @@ def write_share(args, share):
 
 
 def pump(source, target, drop=b""):
-    """Copy SOURCE to TARGET as it comes; lines with DROP in them are left out."""
+    """Copies SOURCE to TARGET as it arrives; lines with DROP in them are left out."""
     def run():
         while True:
             data = source.readline() if drop else os.read(source.fileno(), 65536)
@@ -297,7 +299,7 @@ def end_group(proc):
 
 def start(args, share, console):
     """Start the machine; returns the process and the pipes of the command's stdout and stderr."""
-    # Pipes, not our own descriptors: QEMU opens what it gets anew and would truncate a file.
+    # Pipes, not our own descriptors: QEMU reopens them and would truncate a file.
     out, err = os.pipe(), os.pipe()
     common = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     if args.variant.startswith("uml"):
