@@ -5,7 +5,6 @@
 # each function either is a landing pad or is marked as none. Otherwise a module or vmlinux does not
 # build there.
 #
-#
 #	ibt.sh VARIANT	the variant has been built
 set -euo pipefail
 # shellcheck source=integration/lib.sh

@@ -5,7 +5,6 @@
 # functions, with landing pads, in one object with functions in C whose sites the compiler has
 # recorded or objtool records.
 #
-#
 #	patchable.sh VARIANT	the variant has been built
 set -euo pipefail
 # shellcheck source=integration/lib.sh

@@ -4,7 +4,6 @@
 # Tests the kprobes engine for kernels that no variant is: compiles it with their options, and
 # checks that it makes certain calls there, and not here.
 #
-#
 #	unconfigured.sh VARIANT	the variant has been built
 set -euo pipefail
 # shellcheck source=integration/lib.sh

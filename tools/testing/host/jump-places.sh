@@ -4,9 +4,7 @@
 # Compares a kernel's choice of places for optprobes with ours: run it in a guest of mainline's
 # engine.
 #
-#
 #	jump-places.sh PLACES	the output of jump-places for the running kernel
-#
 #
 # Prints for each place that could be probed: our answer, the kernel's answer ("yes": [OPTIMIZED]),
 # offset, symbol, reason; and the number of places that kprobe_events refused.

@@ -2,7 +2,6 @@
 /*
  * Filter around the kernel's instruction decoder: records of 16 bytes in, answers of 8 bytes out.
  *
- *
  * A record is the number of bytes, 1 to 15, and the bytes. An answer is
  *	the length, or 0 when it was refused
  *	1 if there is a RIP-relative operand

@@ -3,9 +3,7 @@
 #
 # Runs the clients of run_pass/ on the running kernel, as root, and prints KTAP.
 #
-#
 #	run.sh [NAME...]	all without one
-#
 #
 # The modules are in $SOUNDNESS_CLIENTS. The README describes clients.
 set -uo pipefail

@@ -2,7 +2,6 @@
 /*
  * Costs of an exporter of coverage, in nanoseconds:
  *
- *
  *	measure tree DIRECTORY	reads all files ending in .gcda below a directory; also prints how many,
  *				and their bytes
  *	measure file FILE	reads a file

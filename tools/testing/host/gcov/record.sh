@@ -4,7 +4,6 @@
 # Compiles and runs the program of this directory, and records its compiler's data in memory and the
 # files of the compiler's runtime, for tools/testing/host/src/gcov.rs.
 #
-#
 #   record.sh gcc DIR GCC [FLAGS...]     in the new directory DIR, which keeps the notes; the record
 #                                        is DIR/record
 #   record.sh llvm DIR CLANG [FLAGS...]  the same
@@ -12,7 +11,6 @@
 #   record.sh rust DIR CLANG RUSTC       the same of Rust, with the runtime of a clang of the same LLVM
 #   record.sh all                        all of recorded/, with the compilers that compilers.sh has
 #                                        fetched
-#
 #
 # The program runs three times: without an argument, with one, and so again, with the files of the
 # first run in place.
@@ -158,5 +156,5 @@ all)
 	cp "$work/rust/record" "$HERE/recorded/profile-rust"
 	rm -r "$work"
 	;;
-*) sed -n '4,15s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '4,20s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

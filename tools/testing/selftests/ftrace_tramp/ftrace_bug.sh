@@ -5,9 +5,7 @@
 # or one of a set with it, no longer call the ops. On mainline, functions that only this ops traced
 # call freed memory: they are left out there. Prints KTAP. Afterwards the guest is of no use.
 #
-#
 #	ftrace_bug.sh NAME PARAMETERS...	of module/ftrace_bug.c
-#
 #
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329

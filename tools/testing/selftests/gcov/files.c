@@ -2,7 +2,6 @@
 /*
  * Prints or checks the files of the gcov selftests:
  *
- *
  *	files gcda FILE			version and stamp, then for each set of counters its function,
  *					kind and values
  *	files values FILE		the values of a gcda file, one a line

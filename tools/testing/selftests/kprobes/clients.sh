@@ -4,9 +4,7 @@
 # Clients of kprobes on the running kernel, as root: the kernel's samples, its KUnit suite, an event
 # of its command line if it has one (p:at_boot,vfs_read), and our samples. Prints KTAP.
 #
-#
 #	clients.sh [FTRACETEST]
-#
 #
 # With the directory of the kernel's ftrace selftests, runs their cases of kprobes as well, and
 # writes their results, NAME|RESULT a line, for the host: $FERROTRACE_OUT/ftracetest.

@@ -3,9 +3,7 @@
 #
 # All users of code patching at once, for some time, as root: prints KTAP.
 #
-#
 #	everything.sh SECONDS PLACES	PLACES: the output of jump-places for the running kernel
-#
 #
 # Probes with jumps are registered and unregistered at random places of the kernel, and at
 # neighbouring instructions that all CPUs execute. At the same time two writers switch jumps off and

@@ -3,7 +3,6 @@
  * Events that perf gets while a case runs. Writes the case's name to the control file of
  * kprobes_selftest, and prints
  *
- *
  *	perf_test pages FILE CASE	"NAME COMES GOES WRITES" for each name of pages of copies: pages that were
  *					made, pages of these that were freed within a minute, and writes to them
  *	perf_test trace FILE CASE	"NAME" for each function in the kernel's part of the call chain of each

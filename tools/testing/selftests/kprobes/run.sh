@@ -3,9 +3,7 @@
 #
 # Runs the kprobes selftests on the running kernel, as root, and prints KTAP.
 #
-#
 #	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; without one all except oops.*
-#
 #
 # Cases that the list "expected-failures" (mainline) or "expected-failures.rust" names must fail,
 # and no others. The modules are in $KPROBES_SELFTESTS, the engine's module (if it is one) is in

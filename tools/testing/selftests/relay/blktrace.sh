@@ -4,9 +4,7 @@
 # Traces a fixed series of direct writes and reads of a loop device with the distribution's blktrace
 # and blkparse, relay clients of independent authors. Run in the guest, as root.
 #
-#
 #	blktrace.sh OUTPUT	the number of events of each action and direction, sorted, in OUTPUT
-#
 #
 # Fails if an event was dropped. The status is 3 if blktrace itself gave an event the number of
 # another CPU, which is possible when the task migrates between reading that number and writing the

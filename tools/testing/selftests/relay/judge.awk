@@ -3,7 +3,6 @@
 # judge.awk -v tests="..." EXPECTED COMPLAINTS RESULTS: prints the results as KTAP, against the
 # expected ones.
 #
-#
 # EXPECTED	NAME fail|norun DEFECT REASON...
 # COMPLAINTS	NAME TEXT...
 # RESULTS	NAME ok|not|skip

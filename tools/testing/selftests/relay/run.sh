@@ -3,7 +3,6 @@
 #
 # Runs the relay selftests on the running kernel, as root, and prints KTAP.
 #
-#
 #	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; without one all except reload;
 #				TEST/FIXTURE.CASE and TEST/FIXTURE are a part of it
 #

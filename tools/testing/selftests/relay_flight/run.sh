@@ -5,7 +5,6 @@
 # user-space command, and $FERROTRACE_OUT a directory of the host, where a boot leaves files for the
 # next one.
 #
-#
 #     run.sh cpus [BEFORE] die    one boot of several, of machines with the same memory and other
 #     run.sh cpus [BEFORE] end    numbers of processors: checks the records of the boot with
 #                                 $FERROTRACE_OUT BEFORE, and dies, or prints KTAP for both

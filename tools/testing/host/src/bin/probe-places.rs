@@ -4,7 +4,6 @@
 //! random instructions that are equally long in both. `selftests/all_functions` tries a probe on
 //! each.
 //!
-//!
 //! ```text
 //! probe-places ONE_IN SEED VMLINUX OTHER      one function in ONE_IN; a line each: offset from
 //!                                             _text in both, symbol+offset, the

@@ -3,11 +3,9 @@
  * Counts calls of a named function: by a struct ftrace_ops and by a kprobe. debugfs
  * ftrace_rust_selftest/ctl takes
  *
- *
  *	ops function=NAME [regs=1]	registers an ops
  *	probe function=NAME		registers a kprobe
  *	stop				unregisters both
- *
  *
  * and info shows their counts.
  */

@@ -2,7 +2,6 @@
 /*
  * debugfs ftrace_tramp_selftest/ctl:
  *
- *
  *	register, unregister	some ops on the functions; allocations may be failing
  *	attach, release		per-function data; allocations may be failing
  *	attach_all file=FILE	data for all functions of the kernel that the file lists
@@ -10,7 +9,6 @@
  *				it is called
  *	detach_all		detaches the data of "attach_all"
  *	kill at=ADDRESS		calls ftrace_kill(), by its address: ftrace gives up
- *
  *
  * and the commands of spinning.c and many.c. "called" has the target of each function's call.
  */

@@ -2,7 +2,6 @@
 /*
  * Exits that are registered by commands, and their calls:
  *
- *
  *	register HOOK NAME FLAGS PARAMS ANSWER	an exit with this answer; on a _RET
  *						hook -1 makes it return 500, or 600 if
  *						it is pinned
@@ -12,7 +11,6 @@
  *						CPU, on all at once
  *	identify|delete HOOK
  *	points on|off|keep_cpus_down		the counters of points.c
- *
  *
  * Each exit on an RW hook adds 10 to the first parameter. A trace has "NAME(p0,p1,p2)/COUNT" of
  * each call and "=ANSWER" of the hook.

@@ -4,7 +4,6 @@
  * (tools/testing/host) has chosen and written into forms.inc. Each is called by kst_call() and ends
  * at kst_exit_0 or, when it jumps, at label 2.
  *
- *
  *	FORM_BEGIN
  *	its bytes, and expressions in place of bytes to change
  *	FORM_END group, flags, register, base, index, shift, displacement

@@ -4,9 +4,7 @@
  * RSI, RDI and R14 point to memory, RBP into the stack, R15 is 3; the other registers have any
  * value.
  *
- *
  *	ROW name "instruction" "before" "after" flags
- *
  *
  * A row ends at kst_exit_0, or at label 2, which jumps to kst_exit_1.
  */
