@@ -21,15 +21,15 @@ use kernel::sync::Arc;
 use crate::location::Location;
 use crate::point::Point;
 use crate::point::WriteTime;
-use crate::raw::probed_file::File;
+use crate::raw::probed_file::ProbedFile;
 use crate::raw::regs::Regs;
-use crate::raw::uprobe::UserHandler;
+use crate::raw::uprobe::UprobeHandler;
 use crate::raw::uprobe::UserProbe;
 use crate::raw::watch::Watch;
 use crate::raw::watch::WatchHandler;
 
 /// First byte of the instruction at an ftrace site: a call, or a NOP of five bytes.
-const OF_FTRACE: [u8; 2] = [0xe8, 0x0f];
+const FTRACE_SITE_BYTES: [u8; 2] = [0xe8, 0x0f];
 
 /// Reason why nothing is attached at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,15 +66,11 @@ pub(crate) enum Attachment {
     Detached(DetachReason),
     /// Breakpoint with records that are written at once, on request or because the instruction
     /// cannot fault.
-    Quick(Probe<Quick>),
+    Immediate(Probe<ImmediateHandler>),
     /// Breakpoint with records that are written after the instruction.
-    Logging(Probe<Logging>),
-    User {
-        probe: Deferred<UserProbe<InUser>>,
-    },
-    Watch {
-        watch: Deferred<Watch<Watching>>,
-    },
+    Delayed(Probe<DelayedHandler>),
+    User(Deferred<UserProbe<UserPointHandler>>),
+    Watch(Deferred<Watch<WatchPointHandler>>),
 }
 
 /// Type that has an attachment.
@@ -93,23 +89,23 @@ impl HasAttachment for Attachment {
     }
 }
 
-pub(crate) struct Quick(Arc<Point>);
+pub(crate) struct ImmediateHandler(Arc<Point>);
 
 #[vtable]
-impl ProbeHandler for Quick {
+impl ProbeHandler for ImmediateHandler {
     #[inline(always)]
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        self.0.hit_quickly(ctx)
+        self.0.hit_and_write(ctx)
     }
 }
 
-pub(crate) struct Logging(Arc<Point>);
+pub(crate) struct DelayedHandler(Arc<Point>);
 
 #[vtable]
-impl ProbeHandler for Logging {
+impl ProbeHandler for DelayedHandler {
     #[inline(always)]
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        self.0.hit_before(ctx)
+        self.0.hit_and_keep(ctx)
     }
 
     #[inline(always)]
@@ -118,9 +114,9 @@ impl ProbeHandler for Logging {
     }
 }
 
-pub(crate) struct InUser(Arc<Point>);
+pub(crate) struct UserPointHandler(Arc<Point>);
 
-impl UserHandler for InUser {
+impl UprobeHandler for UserPointHandler {
     fn hit(&self, mut regs: Regs<'_>) {
         match self.0.write_time() {
             WriteTime::AtOnce => self.0.hit(&mut regs),
@@ -129,9 +125,9 @@ impl UserHandler for InUser {
     }
 }
 
-pub(crate) struct Watching(Arc<Point>);
+pub(crate) struct WatchPointHandler(Arc<Point>);
 
-impl WatchHandler for Watching {
+impl WatchHandler for WatchPointHandler {
     fn hit(&self, mut regs: Regs<'_>) {
         self.0.hit(&mut regs);
     }
@@ -173,40 +169,38 @@ impl Attachment {
         if point.definition.kind != PointKind::Breakpoint {
             return Self::watch(location, point);
         }
-        let stop = match location {
+        let attachment = match location {
             Location::File(name, offset) => {
-                let (file, byte) = File::open(name, *offset)?;
+                let (file, byte) = ProbedFile::open(name, *offset)?;
                 if wanted.is_some_and(|wanted| wanted != byte) {
                     return Ok(Self::Detached(DetachReason::Mismatch(Some(byte))));
                 }
-                let handler = InUser(point.clone());
+                let handler = UserPointHandler(point.clone());
                 let probe = UserProbe::register(file, *offset, handler);
-                return Ok(Self::User {
-                    probe: Deferred::new(probe)?,
-                });
+                return Ok(Self::User(Deferred::new(probe)?));
             }
             _ => {
-                let quick = breakpoint(location, Quick(point.clone()))?;
+                let probe = breakpoint(location, ImmediateHandler(point.clone()))?;
                 match point.write_time() == WriteTime::AtOnce
-                    || cannot_fault(&quick) && !point.moves()
+                    || cannot_fault(&probe) && !point.moves()
                 {
-                    true => Self::Quick(quick),
+                    true => Self::Immediate(probe),
                     false => {
-                        drop(quick);
-                        Self::Logging(breakpoint(location, Logging(point.clone()))?)
+                        drop(probe);
+                        Self::Delayed(breakpoint(location, DelayedHandler(point.clone()))?)
                     }
                 }
             }
         };
-        let fits = |wanted| match stop.opcode() {
+        let fits = |wanted| match attachment.opcode() {
             Some(opcode) => wanted == opcode,
-            None => OF_FTRACE.contains(&wanted),
+            None => FTRACE_SITE_BYTES.contains(&wanted),
         };
         if !wanted.is_none_or(fits) {
-            return Ok(Self::Detached(DetachReason::Mismatch(stop.opcode())));
+            return Ok(Self::Detached(DetachReason::Mismatch(attachment.opcode())));
         }
-        stop.arm()?;
-        Ok(stop)
+        attachment.arm()?;
+        Ok(attachment)
     }
 
     fn watch(location: &Location, point: &Arc<Point>) -> Result<Self> {
@@ -232,15 +226,18 @@ impl Attachment {
     /// Registers a watchpoint at an address. Errors: those of [`Watch::register`].
     pub(crate) fn at(address: u64, point: &Arc<Point>) -> Result<Self> {
         let rpn = &point.definition;
-        let watch = Watch::register(rpn.kind, address, rpn.watch_len, Watching(point.clone()))?;
-        Ok(Self::Watch {
-            watch: Deferred::new(Ok::<_, Error>(watch))?,
-        })
+        let watch = Watch::register(
+            rpn.kind,
+            address,
+            rpn.watch_len,
+            WatchPointHandler(point.clone()),
+        )?;
+        Ok(Self::Watch(Deferred::new(Ok::<_, Error>(watch))?))
     }
 
     /// Frees the debug register, if it has one. Handlers may still be running.
     pub(crate) fn release(&self) {
-        if let Self::Watch { watch } = self {
+        if let Self::Watch(watch) = self {
             watch.release();
         }
     }
@@ -248,9 +245,9 @@ impl Attachment {
     /// Arms a breakpoint in the kernel. Registering arms other attachments.
     fn arm(&self) -> Result {
         let armed = match self {
-            Self::Quick(probe) => probe.arm(),
-            Self::Logging(probe) => probe.arm(),
-            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => Ok(()),
+            Self::Immediate(probe) => probe.arm(),
+            Self::Delayed(probe) => probe.arm(),
+            Self::Detached(_) | Self::User(_) | Self::Watch(_) => Ok(()),
         };
         armed.map_err(errno)
     }
@@ -259,28 +256,29 @@ impl Attachment {
     /// one each.
     pub(crate) fn detach_all<T: HasAttachment>(all: &mut [T]) {
         UserProbe::unregister_all(all.iter().filter_map(|one| match one.attachment() {
-            Self::User { probe } => Some(&**probe),
+            Self::User(probe) => Some(&**probe),
             _ => None,
         }));
         Watch::unregister_all(all.iter().filter_map(|one| match one.attachment() {
-            Self::Watch { watch } => Some(&**watch),
+            Self::Watch(watch) => Some(&**watch),
             _ => None,
         }));
         Probe::drop_all(
             all.iter_mut()
-                .filter_map(|one| one.attachment_mut().take_quick()),
+                .filter_map(|one| one.attachment_mut().take_immediate()),
         );
         Probe::drop_all(
             all.iter_mut()
-                .filter_map(|one| one.attachment_mut().take_logging()),
+                .filter_map(|one| one.attachment_mut().take_delayed()),
         );
-        let stops = all.iter_mut().map(T::attachment_mut);
-        stops.for_each(|stop| *stop = Self::Detached(DetachReason::Waiting));
+        for attachment in all.iter_mut().map(T::attachment_mut) {
+            *attachment = Self::Detached(DetachReason::Waiting);
+        }
     }
 
-    fn take_quick(&mut self) -> Option<Probe<Quick>> {
+    fn take_immediate(&mut self) -> Option<Probe<ImmediateHandler>> {
         match core::mem::replace(self, Self::Detached(DetachReason::Waiting)) {
-            Self::Quick(probe) => Some(probe),
+            Self::Immediate(probe) => Some(probe),
             other => {
                 *self = other;
                 None
@@ -288,9 +286,9 @@ impl Attachment {
         }
     }
 
-    fn take_logging(&mut self) -> Option<Probe<Logging>> {
+    fn take_delayed(&mut self) -> Option<Probe<DelayedHandler>> {
         match core::mem::replace(self, Self::Detached(DetachReason::Waiting)) {
-            Self::Logging(probe) => Some(probe),
+            Self::Delayed(probe) => Some(probe),
             other => {
                 *self = other;
                 None
@@ -301,54 +299,54 @@ impl Attachment {
     /// Returns the first byte of a probed instruction of the kernel; `None` at an ftrace site.
     fn opcode(&self) -> Option<u8> {
         match self {
-            Self::Quick(probe) => probe.opcode(),
-            Self::Logging(probe) => probe.opcode(),
-            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => None,
+            Self::Immediate(probe) => probe.opcode(),
+            Self::Delayed(probe) => probe.opcode(),
+            Self::Detached(_) | Self::User(_) | Self::Watch(_) => None,
         }
     }
 
     /// Returns true if records wait until the instruction has been executed.
     pub(crate) fn delays_records(&self, point: &Point) -> bool {
         match self {
-            Self::Logging(_) => true,
-            Self::User { .. } => point.write_time() == WriteTime::AfterInsn,
-            Self::Detached(_) | Self::Quick(_) | Self::Watch { .. } => false,
+            Self::Delayed(_) => true,
+            Self::User(_) => point.write_time() == WriteTime::AfterInsn,
+            Self::Detached(_) | Self::Immediate(_) | Self::Watch(_) => false,
         }
     }
 
     /// Returns the address of a breakpoint in the kernel; 0 for other attachments.
     pub(crate) fn address(&self) -> usize {
         match self {
-            Self::Quick(probe) => probe.address(),
-            Self::Logging(probe) => probe.address(),
-            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => 0,
+            Self::Immediate(probe) => probe.address(),
+            Self::Delayed(probe) => probe.address(),
+            Self::Detached(_) | Self::User(_) | Self::Watch(_) => 0,
         }
     }
 
     /// Returns true if another file has replaced the probed one for processes that start later.
     pub(crate) fn is_replaced(&self) -> bool {
         match self {
-            Self::User { probe } => !probe.is_current(),
-            Self::Detached(_) | Self::Quick(_) | Self::Logging(_) | Self::Watch { .. } => false,
+            Self::User(probe) => !probe.is_current(),
+            Self::Detached(_) | Self::Immediate(_) | Self::Delayed(_) | Self::Watch(_) => false,
         }
     }
 
     /// Returns the number of hits that did not reach the point.
     pub(crate) fn missed(&self) -> usize {
         match self {
-            Self::Quick(probe) => probe.missed(),
-            Self::Logging(probe) => probe.missed(),
-            Self::Detached(_) | Self::User { .. } | Self::Watch { .. } => 0,
+            Self::Immediate(probe) => probe.missed(),
+            Self::Delayed(probe) => probe.missed(),
+            Self::Detached(_) | Self::User(_) | Self::Watch(_) => 0,
         }
     }
 
     /// Returns the reason for not being armed; `None` if armed.
     pub(crate) fn detach_reason(&self) -> Option<DetachReason> {
         let is_armed = match self {
-            Self::Detached(idle) => return Some(*idle),
-            Self::Quick(probe) => probe.is_armed(),
-            Self::Logging(probe) => probe.is_armed(),
-            Self::User { .. } | Self::Watch { .. } => true,
+            Self::Detached(reason) => return Some(*reason),
+            Self::Immediate(probe) => probe.is_armed(),
+            Self::Delayed(probe) => probe.is_armed(),
+            Self::User(_) | Self::Watch(_) => true,
         };
         (!is_armed).then_some(DetachReason::Waiting)
     }

@@ -35,7 +35,7 @@ use crate::error::CommandError;
 use crate::raw::permission::may_administer;
 use crate::registry::Registry;
 
-use crate::variables::Range;
+use crate::variables::IndexRange;
 use crate::variables::ResetReport;
 
 /// Most bytes of a write.
@@ -103,7 +103,7 @@ impl Session {
         let (verb, name) = line.split_once(' ').unwrap_or((line, ""));
         let registry = &self.registry;
         let (verb, range_given) = split_range(verb).ok_or_else(unknown)?;
-        let range = range_given.unwrap_or(Range::ALL);
+        let range = range_given.unwrap_or(IndexRange::ALL);
         match (verb, name) {
             (_, "") if verb != "reset_globals" => Err(unknown()),
             ("remove", _) if range_given.is_some() => Err(unknown()),
@@ -124,13 +124,13 @@ impl Session {
 }
 
 /// Splits `VERB[A-B]` or `VERB`.
-fn split_range(verb: &str) -> Option<(&str, Option<Range>)> {
+fn split_range(verb: &str) -> Option<(&str, Option<IndexRange>)> {
     let Some((verb, range)) = verb.split_once('[') else {
         return Some((verb, None));
     };
     let (first, last) = range.strip_suffix(']')?.split_once('-')?;
     let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    Some((verb, Some(Range { first, last })))
+    Some((verb, Some(IndexRange { first, last })))
 }
 
 /// Returns the error and the previous values of variables, and the state after them.

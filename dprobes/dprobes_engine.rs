@@ -53,7 +53,7 @@ use kernel::sync::Arc;
 use crate::control::ControlFile;
 use crate::raw::call_targets;
 use crate::raw::module_notifier;
-use crate::raw::watch::Cpus;
+use crate::raw::watch::HotplugCallbacks;
 use crate::raw::worker::Worker;
 use crate::registry::Registry;
 use crate::runtime::Runtime;
@@ -86,7 +86,7 @@ struct DProbes {
     _tasks: Registered<TaskExit>,
     registry: Arc<Registry>,
     _worker: Worker<Registry>,
-    _cpus: Cpus,
+    _hotplug: HotplugCallbacks,
 }
 
 impl kernel::Module for DProbes {
@@ -97,7 +97,7 @@ impl kernel::Module for DProbes {
         )?;
         let dir = runtime.channel.dir()?;
         let registry = Registry::new(runtime.clone())?;
-        let cpus = Cpus::new()?;
+        let hotplug = HotplugCallbacks::new()?;
         let worker = Worker::new(registry.clone())?;
         let instructions = {
             let runtime = runtime.clone();
@@ -125,7 +125,7 @@ impl kernel::Module for DProbes {
             _tasks: tasks,
             registry,
             _worker: worker,
-            _cpus: cpus,
+            _hotplug: hotplug,
         })
     }
 }

@@ -156,7 +156,7 @@ impl Point {
     /// Handles a hit of a kernel breakpoint, and writes its record at once. Returns where execution
     /// continues.
     #[inline(always)]
-    pub(crate) fn hit_quickly(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+    pub(crate) fn hit_and_write(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         match self.try_simple(KernelRegs(ctx), Commit::Now) {
             true => Next::Continue,
             false => self.run_in_kernel(&mut ctx.again(), Commit::Now),
@@ -166,7 +166,7 @@ impl Point {
     /// Handles a hit of a kernel breakpoint. The record waits on this CPU for [`Point::complete`].
     /// Returns where execution continues.
     #[inline(always)]
-    pub(crate) fn hit_before(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+    pub(crate) fn hit_and_keep(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         let commit = Commit::OnCpu(ctx.ip());
         if self.try_simple(KernelRegs(ctx), commit) {
             return Next::Continue;

@@ -37,7 +37,7 @@ use crate::raw::worker;
 use crate::raw::worker::WorkHandler;
 use crate::runtime::Runtime;
 use crate::variables;
-use crate::variables::Range;
+use crate::variables::IndexRange;
 use crate::variables::ResetReport;
 use crate::variables::Variables;
 
@@ -190,7 +190,7 @@ impl Registry {
     }
 
     /// Sets local variables of a program to 0. Returns their previous values.
-    pub(crate) fn reset(&self, name: &str, range: Range) -> Result<ResetReport, CommandError> {
+    pub(crate) fn reset(&self, name: &str, range: IndexRange) -> Result<ResetReport, CommandError> {
         let programs = self.programs.lock();
         let is_named = |program: &&Program| program.is_named(name.as_bytes());
         match programs.iter().find(is_named) {
@@ -203,12 +203,12 @@ impl Registry {
     }
 
     /// Sets global variables to 0. Returns their previous values.
-    pub(crate) fn reset_globals(&self, range: Range) -> Result<ResetReport> {
+    pub(crate) fn reset_globals(&self, range: IndexRange) -> Result<ResetReport> {
         variables::reset(core::iter::empty(), Some(&self.runtime.globals), range)
     }
 
     /// Sets variables of all programs and global variables to 0. Returns their previous values.
-    pub(crate) fn reset_all(&self, range: Range) -> Result<ResetReport> {
+    pub(crate) fn reset_all(&self, range: IndexRange) -> Result<ResetReport> {
         let programs = self.programs.lock();
         let locals = programs.iter().map(|one| (&*one.name, &*one.locals));
         variables::reset(locals, Some(&self.runtime.globals), range)

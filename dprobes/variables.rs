@@ -17,13 +17,13 @@ use kernel::str::CString;
 
 /// Range of indexes of variables.
 #[derive(Clone, Copy)]
-pub(crate) struct Range {
+pub(crate) struct IndexRange {
     pub(crate) first: usize,
     /// Inclusive.
     pub(crate) last: usize,
 }
 
-impl Range {
+impl IndexRange {
     pub(crate) const ALL: Self = Self {
         first: 0,
         last: usize::MAX,
@@ -74,7 +74,7 @@ impl Variables {
     }
 
     /// Allocates memory for the values of a range. Errors: -ENOMEM.
-    fn reserve(&self, range: Range) -> Result<OldValues> {
+    fn reserve(&self, range: IndexRange) -> Result<OldValues> {
         Ok(OldValues {
             first: range.first,
             values: KVVec::with_capacity(self.slice(range).len(), GFP_KERNEL)?,
@@ -83,13 +83,13 @@ impl Variables {
 
     /// Sets the variables of a range to 0, and appends their values to `old`, which has room. Each
     /// is exchanged, so that no count of another CPU is lost.
-    fn reset(&self, range: Range, old: &mut OldValues) {
+    fn reset(&self, range: IndexRange, old: &mut OldValues) {
         for word in self.slice(range) {
             let _ = old.values.push_within_capacity(word.swap(0));
         }
     }
 
-    fn slice(&self, Range { first, last }: Range) -> &[Word] {
+    fn slice(&self, IndexRange { first, last }: IndexRange) -> &[Word] {
         let end = self.len().min(last.saturating_add(1));
         self.0.get(first..end).unwrap_or_default()
     }
@@ -117,7 +117,7 @@ pub(crate) struct ResetReport {
 pub(crate) fn reset<'a>(
     locals: impl Iterator<Item = (&'a CStr, &'a Variables)> + Clone,
     globals: Option<&Variables>,
-    range: Range,
+    range: IndexRange,
 ) -> Result<ResetReport> {
     let mut report = ResetReport::default();
     for (name, variables) in locals.clone() {

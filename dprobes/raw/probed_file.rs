@@ -15,15 +15,15 @@ use kernel::prelude::*;
 /// # Invariants
 ///
 /// `0` was filled in by `ferro_dprobes_file()`, with references that this owns.
-pub(crate) struct File(bindings::ferro_dprobes_file);
+pub(crate) struct ProbedFile(bindings::ferro_dprobes_file);
 
 // SAFETY: Any thread may put it.
-unsafe impl Send for File {}
+unsafe impl Send for ProbedFile {}
 // SAFETY: A shared reference gives access to the inode's address, and compares names, which do not
 // change or have locks of their own.
-unsafe impl Sync for File {}
+unsafe impl Sync for ProbedFile {}
 
-impl File {
+impl ProbedFile {
     /// Finds a file, and reads the byte at an offset.
     ///
     /// Another machine, a process or the holder of a lease may delay the return indefinitely.
@@ -61,7 +61,7 @@ impl File {
     }
 }
 
-impl Drop for File {
+impl Drop for ProbedFile {
     fn drop(&mut self) {
         // SAFETY: By the type invariant this owns the references, and the inode is not used after
         // this.

@@ -10,14 +10,14 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 
 const REGISTERED: u64 = 0;
-const OVER: u64 = 1;
+const FINISHED: u64 = 1;
 
 /// Batch of objects that are unregistered together. No two batches are equal.
 pub(super) struct Batch(u64);
 
 impl Batch {
     pub(super) fn new() -> Self {
-        static NEXT: Atomic<u64> = Atomic::new(OVER + 1);
+        static NEXT: Atomic<u64> = Atomic::new(FINISHED + 1);
         Self(NEXT.fetch_add(1, Relaxed))
     }
 }
@@ -33,17 +33,17 @@ impl Stage {
 
     /// Moves from registered to this batch. Returns true to exactly one caller, which has to
     /// unregister the object.
-    pub(super) fn leaves(&self, batch: &Batch) -> bool {
+    pub(super) fn begin_unregister(&self, batch: &Batch) -> bool {
         self.0.cmpxchg(REGISTERED, batch.0, Full).is_ok()
     }
 
     /// Marks that callbacks are finished, if the object was unregistered in this batch.
-    pub(super) fn is_over(&self, batch: &Batch) {
-        let _ = self.0.cmpxchg(batch.0, OVER, Release);
+    pub(super) fn finish(&self, batch: &Batch) {
+        let _ = self.0.cmpxchg(batch.0, FINISHED, Release);
     }
 
     /// Returns true if callbacks may still be running.
-    pub(super) fn may_call(&self) -> bool {
-        self.0.load(Relaxed) != OVER
+    pub(super) fn may_be_called(&self) -> bool {
+        self.0.load(Relaxed) != FINISHED
     }
 }

@@ -12,13 +12,13 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::probed_file::File;
+use super::probed_file::ProbedFile;
 use super::regs::Regs;
 use super::unregister_stage::Batch;
 use super::unregister_stage::Stage;
 
 /// Handler of hits, which several processes may call at the same time.
-pub(crate) trait UserHandler: Send + Sync + 'static {
+pub(crate) trait UprobeHandler: Send + Sync + 'static {
     /// Handles a hit before the instruction.
     fn hit(&self, regs: Regs<'_>);
 }
@@ -30,7 +30,7 @@ pub(crate) trait UserHandler: Send + Sync + 'static {
 /// `uprobe` was returned by the registration of `consumer`. `stage` tells if the uprobe is
 /// unregistered.
 #[pin_data(PinnedDrop)]
-pub(crate) struct UserProbe<H: UserHandler> {
+pub(crate) struct UserProbe<H: UprobeHandler> {
     // Initialised first, as handlers use it once the consumer is registered.
     handler: H,
     #[pin]
@@ -38,18 +38,18 @@ pub(crate) struct UserProbe<H: UserHandler> {
     uprobe: *mut bindings::uprobe,
     stage: Stage,
     /// File with the inode that the uprobe is on.
-    file: File,
+    file: ProbedFile,
 }
 
 // SAFETY: Any thread may unregister a uprobe; handlers are `Send`.
-unsafe impl<H: UserHandler> Send for UserProbe<H> {}
+unsafe impl<H: UprobeHandler> Send for UserProbe<H> {}
 // SAFETY: A shared reference gives access to the handler only, which is `Sync`.
-unsafe impl<H: UserHandler> Sync for UserProbe<H> {}
+unsafe impl<H: UprobeHandler> Sync for UserProbe<H> {}
 
-impl<H: UserHandler> UserProbe<H> {
+impl<H: UprobeHandler> UserProbe<H> {
     /// Registers a uprobe. Errors: -EINVAL for an offset outside the file, -EIO if the file cannot
     /// be mapped for execution, -ENOTSUPP for an instruction that cannot be probed, and others.
-    pub(crate) fn register(file: File, offset: u64, handler: H) -> impl PinInit<Self, Error> {
+    pub(crate) fn register(file: ProbedFile, offset: u64, handler: H) -> impl PinInit<Self, Error> {
         let consumer = bindings::uprobe_consumer {
             handler: Some(Self::handle),
             ..Default::default()
@@ -87,13 +87,13 @@ impl<H: UserHandler> UserProbe<H> {
         let batch = Batch::new();
         let mut any = false;
         for probe in probes.clone() {
-            any |= probe.leave(&batch);
+            any |= probe.unregister(&batch);
         }
         if any {
             // SAFETY: No requirement.
             unsafe { bindings::uprobe_unregister_sync() };
-            // The iterator may have other probes now: `is_over()` skips those of other batches.
-            probes.for_each(|probe| probe.stage.is_over(&batch));
+            // The iterator may have other probes now: `finish()` skips those of other batches.
+            probes.for_each(|probe| probe.stage.finish(&batch));
         }
     }
 
@@ -104,11 +104,11 @@ impl<H: UserHandler> UserProbe<H> {
 
     /// Unregisters the uprobe. Returns true if it was still registered. Handlers may still be
     /// running.
-    fn leave(&self, batch: &Batch) -> bool {
-        let is_first = self.stage.leaves(batch);
+    fn unregister(&self, batch: &Batch) -> bool {
+        let is_first = self.stage.begin_unregister(batch);
         if is_first {
-            // SAFETY: By the type invariant it is registered, with this consumer: `leaves()` is
-            // true only once.
+            // SAFETY: By the type invariant it is registered, with this consumer:
+            // `begin_unregister()` is true only once.
             unsafe { bindings::uprobe_unregister_nosync(self.uprobe, self.consumer.get()) };
         }
         is_first
@@ -140,10 +140,10 @@ impl<H: UserHandler> UserProbe<H> {
 }
 
 #[pinned_drop]
-impl<H: UserHandler> PinnedDrop for UserProbe<H> {
+impl<H: UprobeHandler> PinnedDrop for UserProbe<H> {
     fn drop(self: Pin<&mut Self>) {
-        self.leave(&Batch::new());
-        if self.stage.may_call() {
+        self.unregister(&Batch::new());
+        if self.stage.may_be_called() {
             // SAFETY: No requirement. It waits until no handler runs, so that fields dropped after
             // this are no longer used.
             unsafe { bindings::uprobe_unregister_sync() };

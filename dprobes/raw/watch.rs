@@ -15,9 +15,9 @@ use super::unregister_stage::Batch;
 use super::unregister_stage::Stage;
 
 /// CPU hotplug callbacks, for watchpoints that are registered and dropped while this exists.
-pub(crate) struct Cpus(c_int);
+pub(crate) struct HotplugCallbacks(c_int);
 
-impl Cpus {
+impl HotplugCallbacks {
     /// Registers the callbacks. Errors: -ENOSPC, -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: No requirement. It registers code of this module; the module's exit drops this.
@@ -27,9 +27,9 @@ impl Cpus {
     }
 }
 
-impl Drop for Cpus {
+impl Drop for HotplugCallbacks {
     fn drop(&mut self) {
-        // SAFETY: `new()` has got this state, and only this drop gives it back.
+        // SAFETY: `new()` has registered this state, and only this drop removes it.
         unsafe { bindings::ferro_dprobes_watch_end(self.0) };
     }
 }
@@ -98,7 +98,7 @@ impl<H: WatchHandler> Watch<H> {
 
     /// Unregisters it, which frees its debug register; handlers may still be running.
     pub(crate) fn release(&self) {
-        self.leave(&Batch::new());
+        self.unregister(&Batch::new());
     }
 
     /// Unregisters watchpoints, and waits once until none of their handlers runs. Skips those that
@@ -107,23 +107,24 @@ impl<H: WatchHandler> Watch<H> {
         let batch = Batch::new();
         let mut any = false;
         for watch in watches.clone() {
-            any |= watch.leave(&batch);
+            any |= watch.unregister(&batch);
         }
         if any {
             // SAFETY: No requirement.
             unsafe { bindings::ferro_dprobes_watch_sync() };
-            // The iterator may have other watchpoints now: `is_over()` skips those of other
+            // The iterator may have other watchpoints now: `finish()` skips those of other
             // batches.
-            watches.for_each(|watch| watch.stage.is_over(&batch));
+            watches.for_each(|watch| watch.stage.finish(&batch));
         }
     }
 
     /// Unregisters the watchpoint. Returns true if it was still registered. Handlers may still be
     /// running.
-    fn leave(&self, batch: &Batch) -> bool {
-        let is_first = self.stage.leaves(batch);
+    fn unregister(&self, batch: &Batch) -> bool {
+        let is_first = self.stage.begin_unregister(batch);
         if is_first {
-            // SAFETY: By the type invariant it is registered: `leaves()` is true only once.
+            // SAFETY: By the type invariant it is registered: `begin_unregister()` is true only
+            // once.
             unsafe { bindings::ferro_dprobes_unwatch(self.watch) };
         }
         is_first
@@ -152,8 +153,8 @@ impl<H: WatchHandler> Watch<H> {
 
 impl<H: WatchHandler> Drop for Watch<H> {
     fn drop(&mut self) {
-        self.leave(&Batch::new());
-        if self.stage.may_call() {
+        self.unregister(&Batch::new());
+        if self.stage.may_be_called() {
             // SAFETY: No requirement. It waits until no handler runs, so that fields dropped after
             // this are no longer used.
             unsafe { bindings::ferro_dprobes_watch_sync() };

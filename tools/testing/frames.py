@@ -27,8 +27,8 @@ ROOTS = [
     r"^ferro_ftrace::raw::(set|tracer)::callback::<",
     r"^(ferro_ftrace_call_node|data_func|call_set)$",
     r"::UserProbe<.*>>::handle$",
-    r"UserHandler>::hit$",
-    r"^<dprobes_engine::point::Point>::(run|keep_\w+|completed)",
+    r"UprobeHandler>::hit$",
+    r"^<dprobes_engine::point::Point>::(run|keep_\w+|commit\w*|complete|drop_incomplete)",
     # exits on hooks, except those that may sleep
     r"^ferro_sys::hook::typed::call::<ferro_sys::hook::points::(?!ModuleEvent|CpuPrepare)",
     r"^ferro_sys::hook::chain::dispatch",
