@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Nodes of debugfs `gkhi/`. `files.rs` has their contents.
+//! Nodes of debugfs `gkhi/`. `debugfs.rs` has their contents.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]

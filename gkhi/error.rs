@@ -9,6 +9,7 @@ use ferro_core::hooks::Denied;
 use ferro_core::hooks::NoMemory;
 use ferro_core::hooks::Refused;
 use ferro_core::hooks::Taken;
+use ferro_sys::hook::can_wait;
 use ferro_sys::hook::may_tell;
 use kernel::alloc::AllocError;
 use kernel::bindings;
@@ -165,4 +166,9 @@ impl From<AllocError> for Error {
     fn from(_: AllocError) -> Self {
         Self::NoMemory
     }
+}
+
+/// Returns an error if the caller cannot wait for dispatches, as every change does.
+pub(crate) fn check_context() -> Result<(), Error> {
+    can_wait().then_some(()).ok_or(Error::CannotWait)
 }

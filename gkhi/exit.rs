@@ -11,6 +11,8 @@ use core::panic::Location;
 
 use ferro_core::hooks::Op;
 use ferro_core::hooks::Priority;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::hook::points::CpuPrepare;
 use ferro_sys::hook::typed::Answer;
 use ferro_sys::hook::typed::AsIs;
 use ferro_sys::hook::typed::Call;
@@ -25,12 +27,12 @@ use ferro_sys::hook::Counters;
 use ferro_sys::hook::DeferredRelease;
 use kernel::prelude::*;
 
-use crate::context::check_context;
+use crate::entries::Handle;
+use crate::error::check_context;
 use crate::error::Error;
-use crate::handle::Handle;
-use crate::raw::deferred_release::set_exit;
-use crate::raw::deferred_release::ExitId;
-use crate::raw::exit::parts_of;
+use crate::raw::parts_of;
+use crate::raw::set_exit;
+use crate::raw::ExitId;
 use crate::register;
 use crate::register::NewExit;
 use crate::register::Shape;
@@ -202,6 +204,25 @@ impl<H: Spec, C: Entry> Registered<H, C> {
     }
 }
 
+impl Registered<CpuPrepare> {
+    /// Registers `prepare`, which is called before a CPU is brought up; an error keeps the CPU
+    /// offline. The exit is pinned and armed. CPUs that are online already get no call.
+    ///
+    /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for
+    /// writing.
+    /// Errors: as for [`Builder::register`](crate::Builder::register).
+    pub fn before_cpus(name: &CStr, prepare: fn(CpuId) -> Result) -> Result<Self, Error> {
+        let call = move |_call: &Call<'_, _, _>, (cpu,)| {
+            let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(prepare);
+            prepared.map_or_else(|e| Answer::Return(e.to_errno()), |()| Answer::Continue)
+        };
+        // The module of `prepare` must outlive the exit, even if another module calls this
+        // function.
+        let origin = (prepare as *const ()).addr();
+        Self::builder(name).pinned().register_from(call, origin)
+    }
+}
+
 impl<H: Spec, C: Entry> Drop for Registered<H, C> {
     fn drop(&mut self) {
         if let Some(release) = self.release.take() {
@@ -213,7 +234,7 @@ impl<H: Spec, C: Entry> Drop for Registered<H, C> {
 mod sealed {
     /// Exits with a number.
     pub trait Numbered {
-        fn id(&self) -> crate::raw::deferred_release::ExitId;
+        fn id(&self) -> crate::raw::ExitId;
         fn counters(&self) -> Option<&ferro_sys::hook::Counters>;
     }
 }

@@ -18,12 +18,12 @@ use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 
-use crate::context::check_context;
+use crate::debugfs;
+use crate::entries::Handle;
+use crate::error::check_context;
 use crate::error::Error;
-use crate::files;
-use crate::handle::Handle;
 use crate::hook_registration;
-use crate::raw::deferred_release::ExitId;
+use crate::raw::ExitId;
 use crate::reaper;
 use crate::register;
 use crate::register::NewExit;
@@ -273,7 +273,7 @@ unsafe extern "C" fn ferro_hook_settle() {
 /// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_debugfs() {
-    files::make_files();
+    debugfs::make_files();
 }
 
 /// # Safety

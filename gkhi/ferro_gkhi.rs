@@ -2,15 +2,14 @@
 
 //! GKHI, the hook registry: hooks, and the exits that modules attach to them.
 //!
-//! - Interface for Rust: `exit.rs`, `cpu_prepare.rs` and `registered_hook.rs`; for C: `exports.rs`.
-//! - Requests: `register.rs` and `hook_registration.rs` register exits and hooks. `transaction.rs`
-//!   arms, disarms and deregisters exits. `unregister.rs` serves dropped owners and unloaded
-//!   modules.
+//! - Interface: `exit.rs` and `hook_registration.rs` for Rust, `exports.rs` for C.
+//! - Requests: `register.rs` registers exits. `transaction.rs` arms, disarms and deregisters exits,
+//!   and deletes hooks. `unregister.rs` serves dropped owners and unloaded modules.
 //! - Mechanism: `commit.rs` publishes a change at the hooks' sites, `quiesce.rs` waits for retired
-//!   exits, `reaper.rs` drops the exits that were still running then (`retired.rs`).
-//! - State: `registry.rs`, made of `hook_entry.rs` and `exit_entry.rs`, in the lists of
-//!   `kvec_lists.rs`.
-//! - debugfs `gkhi/`: `debugfs_nodes.rs` and `files.rs`. The kernel's own hook points: `points.c`.
+//!   exits, `reaper.rs` drops the exits that were still running then.
+//! - State: `registry.rs`, made of `entries.rs` in the lists of `kvec_lists.rs`.
+//! - debugfs `gkhi/`: `debugfs_nodes.rs` and `debugfs.rs`. The kernel's own hook points:
+//!   `points.c`.
 //!
 //! `ferro_core::hooks` has the rules of the bookkeeping, `ferro_sys::hook` the mechanism, and
 //! `raw/` the `unsafe` code of this crate. See `Documentation/gkhi.rst`.
@@ -19,26 +18,19 @@
 const __LOG_PREFIX: &[u8] = b"gkhi\0";
 
 mod commit;
-mod context;
-mod cpu_prepare;
+mod debugfs;
 mod debugfs_nodes;
+mod entries;
 mod error;
 mod exit;
-mod exit_entry;
 mod exports;
-mod files;
-mod handle;
-mod hook_entry;
 mod hook_registration;
 mod kvec_lists;
-mod name;
 mod quiesce;
 mod raw;
 mod reaper;
 mod register;
-mod registered_hook;
 mod registry;
-mod retired;
 #[cfg(CONFIG_GKHI_KUNIT_TEST)]
 mod tests;
 mod transaction;
@@ -69,4 +61,4 @@ pub use ferro_sys::hook::typed::Param;
 pub use ferro_sys::hook::typed::Spec;
 pub use ferro_sys::hook::typed::WithCpusStopped;
 pub use ferro_sys::hook::typed::WithIrqsOff;
-pub use registered_hook::RegisteredHook;
+pub use hook_registration::RegisteredHook;

@@ -2,29 +2,61 @@
 
 //! Registration and deletion of hooks.
 //!
-//! Contexts: process; sleeps.
+//! Contexts: process; sleeps. Drop of a [`RegisteredHook`]: any.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::Op;
 use ferro_sys::cpu::percpu::PerCpuCounter;
 use ferro_sys::hook::count_of;
 use ferro_sys::hook::is_going;
+use ferro_sys::hook::typed::Hook;
+use ferro_sys::hook::typed::Spec;
+use ferro_sys::hook::DeferredRelease;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::ModuleName;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-use crate::context::check_context;
+use crate::entries::HookEntry;
+use crate::error::check_context;
 use crate::error::Error;
-use crate::hook_entry::HookEntry;
-use crate::kvec_lists::Hook;
-use crate::name::is_name;
-use crate::name::is_reserved;
-use crate::quiesce::finish_change;
-use crate::raw::deferred_release::HookId;
-use crate::raw::locks::lock_files;
-use crate::raw::publisher::publisher_of;
+use crate::raw::lock_files;
+use crate::raw::publisher_of;
+use crate::raw::set_hook;
+use crate::raw::HookId;
+use crate::registry::is_name;
+use crate::registry::is_reserved;
 use crate::registry::with;
+use crate::transaction::delete_where;
+use crate::unregister::release_or_defer;
+
+/// Registration of a hook, which ends when this is dropped.
+///
+/// The drop disarms the exits of the hook, and no CPU runs them through this hook afterwards. Their
+/// owners still have to deregister them. In an exit, or if the caller cannot sleep, the drop takes
+/// effect soon afterwards.
+pub struct RegisteredHook(Option<KBox<DeferredRelease>>);
+
+impl RegisteredHook {
+    /// Registers a hook.
+    ///
+    /// Context: process; sleeps.
+    /// Errors: [`Error::Already`]; [`Error::NameTaken`]; [`Error::BadName`]; [`Error::BadHook`] if
+    /// the hook is not a static; [`Error::ModuleGoes`]; [`Error::CannotWait`]; [`Error::NoMemory`].
+    pub fn register<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
+        check_context()?;
+        let mut release = DeferredRelease::new().map_err(|_| Error::NoMemory)?;
+        set_hook(&mut release, register_hook(hook.to_ref(), true)?);
+        Ok(Self(Some(release)))
+    }
+}
+
+impl Drop for RegisteredHook {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.take() {
+            release_or_defer(release);
+        }
+    }
+}
 
 /// Registers a hook, or logs the reason for refusing it, and returns its number. `typed` is true
 /// for a hook that was defined in Rust.
@@ -77,38 +109,4 @@ fn try_register_hook(hook: HookRef, typed: bool) -> Result<HookId, Error> {
 /// Deletes a hook. Its exits stay registered, without a hook.
 pub(crate) fn delete(hook: HookRef) -> Result<(), Error> {
     delete_where(|h| h.body.publisher.hook() == hook)
-}
-
-pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
-    check_context()?;
-    let lock_files = lock_files();
-    // The retired targets leave this block, because waiting for them needs the registry unlocked.
-    let (retire_list, entry, files, mut watched) = with(|registry| {
-        let mut hooks = registry.table.hooks().iter();
-        let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
-        let (id, mut ids) = (hook.id, KVec::new());
-        for exit in hook.exits() {
-            ids.push(exit.id, GFP_KERNEL)?;
-        }
-        let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
-        let watched = registry.watch(&ids)?;
-        registry.table.prepare_delete(id)?;
-        let (retire_list, _) = registry.change(Op::Disarm, &ids)?;
-        // This cannot fail: the table has room.
-        let entry = registry.table.delete(id).ok();
-        for id in ids {
-            if let Some(file) = registry.table.exit_mut(id).and_then(|e| e.body.file.take()) {
-                let _ = files.push_within_capacity(file);
-            }
-        }
-        Ok::<_, Error>((retire_list, entry, files, watched))
-    })?;
-    drop(files);
-    let (dir, publisher) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.publisher)));
-    drop(dir);
-    drop(lock_files);
-    // An exit that still sleeps where it must not keeps the data that it needs.
-    let _ = finish_change(retire_list, &mut watched);
-    drop(publisher);
-    Ok(())
 }

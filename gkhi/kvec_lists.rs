@@ -11,8 +11,8 @@ use ferro_core::hooks::Lists;
 use ferro_core::hooks::NoMemory;
 use kernel::prelude::*;
 
-use crate::exit_entry::ExitEntry;
-use crate::hook_entry::HookEntry;
+use crate::entries::ExitEntry;
+use crate::entries::HookEntry;
 
 /// Table of all hooks and exits.
 pub(crate) type Hooks = hooks::Table<KernelLists, HookEntry, ExitEntry>;

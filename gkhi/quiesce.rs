@@ -9,13 +9,13 @@ use ferro_sys::hook::AtRest;
 use ferro_sys::hook::RetireList;
 use kernel::prelude::*;
 
+use crate::entries::ExitEntry;
+use crate::entries::Stage;
 use crate::error::Error;
-use crate::exit_entry::ExitEntry;
 use crate::kvec_lists::Exit;
 use crate::reaper::reap_if_needed;
 use crate::registry::with;
 use crate::registry::Registry;
-use crate::retired::Stage;
 
 /// An exit that a change retires, as its waiter sees it.
 pub(crate) struct Watched {

@@ -8,10 +8,10 @@
 use ferro_sys::hook::reap_later;
 use ferro_sys::hook::wait_for_exits;
 
+use crate::entries::RetiredExit;
+use crate::entries::Stage;
 use crate::registry::with;
 use crate::registry::Registry;
-use crate::retired::RetiredExit;
-use crate::retired::Stage;
 
 impl Registry {
     /// Returns true if there is work for [`reap`].

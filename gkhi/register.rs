@@ -19,16 +19,16 @@ use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
 
-use crate::context::check_context;
 use crate::debugfs_nodes;
+use crate::entries::ExitEntry;
+use crate::entries::ExitObject;
+use crate::entries::HookEntry;
+use crate::error::check_context;
 use crate::error::Error;
-use crate::exit_entry::ExitEntry;
-use crate::exit_entry::ExitObject;
-use crate::hook_entry::HookEntry;
 use crate::kvec_lists::Exit;
-use crate::name::is_name;
-use crate::raw::deferred_release::ExitId;
-use crate::raw::locks::lock_files;
+use crate::raw::lock_files;
+use crate::raw::ExitId;
+use crate::registry::is_name;
 use crate::registry::with;
 
 /// Shape of the hook for which a Rust exit was compiled.

@@ -20,16 +20,20 @@ use ferro_core::hooks::Table;
 use ferro_sys::hook::BusyList;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
+use kernel::bindings;
 use kernel::prelude::*;
 
 use crate::debugfs_nodes::Root;
-use crate::handle::Handle;
-use crate::hook_entry::HookEntry;
+use crate::entries::Handle;
+use crate::entries::HookEntry;
+use crate::entries::RetiredExit;
 use crate::kvec_lists::Exit;
 use crate::kvec_lists::Hook;
 use crate::kvec_lists::Hooks;
-use crate::raw::locks::registry_mutex;
-use crate::retired::RetiredExit;
+use crate::raw::registry_mutex;
+
+/// Maximum number of bytes of a name.
+const NAME_MAX: usize = bindings::GKH_NAME_MAX as usize;
 
 /// The registry, usable before any initcall.
 static REGISTRY: StaticMutex<Option<Registry>> = registry_mutex(None);
@@ -94,4 +98,16 @@ pub(crate) fn is_armed(handle: Handle) -> bool {
 /// Returns the number of registered exits.
 pub(crate) fn count() -> usize {
     with(|registry| registry.table.len())
+}
+
+/// Returns true if `name` is valid for a hook or an exit.
+pub(crate) fn is_name(name: &CStr) -> bool {
+    let bytes = name.to_bytes();
+    let ok = |b: &u8| b.is_ascii_alphanumeric() || b"_-.".contains(b);
+    (1..=NAME_MAX).contains(&bytes.len()) && bytes.iter().all(ok) && !bytes.starts_with(b".")
+}
+
+/// Returns true if a hook's directory would have the name of a file.
+pub(crate) fn is_reserved(name: &CStr) -> bool {
+    [c"hooks", c"arm", c"disarm"].contains(&name)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transactions: arm, disarm or deregister several exits in one step.
+//! Transactions: arm, disarm or deregister several exits in one step, or delete a hook.
 //!
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
@@ -11,19 +11,20 @@ use ferro_sys::hook::RetireList;
 use kernel::prelude::*;
 
 use crate::commit;
-use crate::context::check_context;
 use crate::debugfs_nodes::ExitFile;
+use crate::entries::Handle;
+use crate::entries::RetiredExit;
+use crate::entries::Stage;
+use crate::error::check_context;
 use crate::error::Error;
-use crate::handle::Handle;
 use crate::kvec_lists::Exit;
+use crate::kvec_lists::Hook;
 use crate::quiesce::finish_change;
-use crate::raw::locks::lock_files;
+use crate::raw::lock_files;
 use crate::reaper::drop_quiesced;
 use crate::reaper::reap_if_needed;
 use crate::registry::with;
 use crate::registry::Registry;
-use crate::retired::RetiredExit;
-use crate::retired::Stage;
 
 impl Registry {
     /// Applies a change to all of these exits, or to none. Returns the retired targets for
@@ -110,6 +111,41 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
             result
         }
     }
+}
+
+/// Deletes a hook. Its exits stay registered, without a hook.
+pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
+    check_context()?;
+    let lock_files = lock_files();
+    // The retired targets leave this block, because waiting for them needs the registry unlocked.
+    let (retire_list, entry, files, mut watched) = with(|registry| {
+        let mut hooks = registry.table.hooks().iter();
+        let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
+        let (id, mut ids) = (hook.id, KVec::new());
+        for exit in hook.exits() {
+            ids.push(exit.id, GFP_KERNEL)?;
+        }
+        let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        let watched = registry.watch(&ids)?;
+        registry.table.prepare_delete(id)?;
+        let (retire_list, _) = registry.change(Op::Disarm, &ids)?;
+        // This cannot fail: the table has room.
+        let entry = registry.table.delete(id).ok();
+        for id in ids {
+            if let Some(file) = registry.table.exit_mut(id).and_then(|e| e.body.file.take()) {
+                let _ = files.push_within_capacity(file);
+            }
+        }
+        Ok::<_, Error>((retire_list, entry, files, watched))
+    })?;
+    drop(files);
+    let (dir, publisher) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.publisher)));
+    drop(dir);
+    drop(lock_files);
+    // An exit that still sleeps where it must not keeps the data that it needs.
+    let _ = finish_change(retire_list, &mut watched);
+    drop(publisher);
+    Ok(())
 }
 
 /// Removes exits that have disarmed themselves from their hooks.

@@ -13,17 +13,17 @@ use kernel::prelude::*;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
 
+use crate::entries::ExitEntry;
+use crate::entries::RetiredExit;
+use crate::entries::Stage;
 use crate::error::Error;
-use crate::exit_entry::ExitEntry;
-use crate::hook_registration::delete_where;
 use crate::kvec_lists::Exit;
 use crate::kvec_lists::Hook;
-use crate::raw::deferred_release::ExitId;
+use crate::raw::ExitId;
 use crate::reaper::drop_quiesced;
 use crate::registry::with;
-use crate::retired::RetiredExit;
-use crate::retired::Stage;
 use crate::transaction::apply;
+use crate::transaction::delete_where;
 
 /// Number of waits for an exit's calls before the unload of a module logs a warning: ten seconds.
 const WAITS_BEFORE_WARNING: u32 = 1000;

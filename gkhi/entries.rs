@@ -1,24 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registry entry of an exit.
+//! Entries of the registry: hooks, exits, and deregistered exits that may still be running.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
 
+use ferro_sys::cpu::percpu::PerCpuCounter;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::hook::AtRest;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Counters;
+use ferro_sys::hook::DeferredRelease;
 use ferro_sys::hook::Exit;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Module;
 use ferro_sys::hook::ModuleName;
 use ferro_sys::hook::Parts;
+use ferro_sys::hook::Publisher;
 use ferro_sys::hook::Readers;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
 
 use crate::debugfs_nodes::ExitFile;
-use crate::handle::Handle;
+use crate::raw::ExitId;
+
+/// Registry entry of a hook.
+pub(crate) struct HookEntry {
+    pub(crate) publisher: Publisher,
+    pub(crate) owner: ModuleName,
+    /// True if the hook was defined in Rust, with a type for its exits.
+    pub(crate) typed: bool,
+    /// Counter of dispatches of chains.
+    pub(crate) dispatches: Arc<PerCpuCounter>,
+    /// Number of dispatches to single exits that have been deregistered.
+    pub(crate) past_hits: usize,
+    pub(crate) dir: Option<Dir>,
+}
+
+impl HookEntry {
+    pub(crate) fn name(&self) -> &CStr {
+        self.publisher.hook_ref().name().unwrap_or(c"")
+    }
+}
+
+impl ExitId {
+    /// Returns the handle of an exit in Rust.
+    pub(crate) fn handle(self) -> Handle {
+        Handle {
+            id: self.0,
+            record: 0,
+        }
+    }
+}
+
+/// Handle of an exit: its number, and the address of its record, or 0.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    pub(crate) id: usize,
+    pub(crate) record: usize,
+}
 
 /// Registry entry of an exit.
 pub(crate) struct ExitEntry {
@@ -90,4 +131,29 @@ impl ExitEntry {
         self.quiet = false;
         self.armings = self.armings.wrapping_add(1);
     }
+}
+
+/// A deregistered exit. It stays here until its object has been dropped; its module cannot be freed
+/// before.
+pub(crate) struct RetiredExit {
+    pub(crate) id: usize,
+    pub(crate) exit: ExitEntry,
+    pub(crate) stage: Stage,
+    /// Release that its owner has deferred; `None` if the owner was forgotten.
+    pub(crate) release: Option<KBox<DeferredRelease>>,
+}
+
+/// Stage of the removal of a deregistered exit.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The task that deregistered the exit waits for its calls.
+    Quiescing,
+    /// The wait is over, but a call of the exit sleeps where it must not, or is the caller.
+    Busy,
+    /// The exit was busy and was at rest then; another wait has to confirm it.
+    Resting(AtRest),
+    /// No call is left, and no CPU is returning from one.
+    Quiesced,
+    /// The object of the exit is being dropped.
+    Dropping,
 }
