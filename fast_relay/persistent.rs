@@ -61,7 +61,7 @@ const LINE: usize = 32;
 /// The named memory with channels or data. C defines the mutex: channels may be opened before Rust
 /// could initialise one.
 static MEMORIES: StaticMutex<Memories> = static_mutex!(
-    relay_fast_flight_mutex,
+    relay_fast_persistent_mutex,
     Memories {
         dir: None,
         list: KVec::new(),

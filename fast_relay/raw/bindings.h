@@ -10,7 +10,7 @@ struct mutex;
 
 /* Protect the list of open channels and the list of persistent memory. */
 extern struct mutex relay_fast_mutex;
-extern struct mutex relay_fast_flight_mutex;
+extern struct mutex relay_fast_persistent_mutex;
 
 enum {
 	FERRO_SIZE_relay_fast_ctl = sizeof(struct relay_fast_ctl),

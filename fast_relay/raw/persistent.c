@@ -16,7 +16,7 @@
 
 #include "bindings.h"
 
-DEFINE_MUTEX(relay_fast_flight_mutex);
+DEFINE_MUTEX(relay_fast_persistent_mutex);
 
 void relay_fast_origin(struct relay_fast_origin *origin)
 {

@@ -32,8 +32,8 @@
 DEFINE_MUTEX(ferro_gcov_mutex);
 EXPORT_SYMBOL_GPL(ferro_gcov_mutex);
 
-DEFINE_MUTEX(ferro_gcov_homes_mutex);
-EXPORT_SYMBOL_GPL(ferro_gcov_homes_mutex);
+DEFINE_MUTEX(ferro_gcov_owners_mutex);
+EXPORT_SYMBOL_GPL(ferro_gcov_owners_mutex);
 
 /*
  * Held while objects arrive and while they are handed over. The engine takes its mutex within it.
@@ -115,9 +115,9 @@ static const struct gcov_taker *taker_of_all;
 /* Returns true if the object's module is being unloaded: module_going() may have run for it. */
 static bool is_going(const struct gcov_object *object)
 {
-	struct ferro_gcov_home home;
+	struct ferro_gcov_owner owner;
 
-	return !ferro_gcov_home_of(address_of(object), &home) || home.is_going;
+	return !ferro_gcov_owner_of(address_of(object), &owner) || owner.is_going;
 }
 
 /*
@@ -285,29 +285,29 @@ static struct ferro_gcov_range range(const void *start, size_t size, bool is_wri
 	return (struct ferro_gcov_range){ (unsigned long)start, size, is_writable };
 }
 
-bool ferro_gcov_home_of(unsigned long address, struct ferro_gcov_home *home)
+bool ferro_gcov_owner_of(unsigned long address, struct ferro_gcov_owner *owner)
 {
 	struct module *mod;
 
-	*home = (struct ferro_gcov_home){};
+	*owner = (struct ferro_gcov_owner){};
 	if (is_kernel_core_data(address) || core_kernel_text(address)) {
-		home->data[0] = range(__bss_start, __bss_stop - __bss_start, true);
-		home->data[1] = range(_sdata, _edata - _sdata, true);
-		home->data[2] = range(__start_rodata, __end_rodata - __start_rodata, false);
+		owner->data[0] = range(__bss_start, __bss_stop - __bss_start, true);
+		owner->data[1] = range(_sdata, _edata - _sdata, true);
+		owner->data[2] = range(__start_rodata, __end_rodata - __start_rodata, false);
 		return true;
 	}
 	guard(rcu)();
 	mod = __module_address(address);
 	if (!mod)
 		return false;
-	home->module = mod;
-	home->is_going = READ_ONCE(mod->state) == MODULE_STATE_GOING;
-	home->data[0] = range(mod->mem[MOD_DATA].base, mod->mem[MOD_DATA].size, true);
-	home->data[1] = range(mod->mem[MOD_RODATA].base, mod->mem[MOD_RODATA].size, false);
-	home->data[2] = range(mod->mem[MOD_RO_AFTER_INIT].base, mod->mem[MOD_RO_AFTER_INIT].size, false);
+	owner->module = mod;
+	owner->is_going = READ_ONCE(mod->state) == MODULE_STATE_GOING;
+	owner->data[0] = range(mod->mem[MOD_DATA].base, mod->mem[MOD_DATA].size, true);
+	owner->data[1] = range(mod->mem[MOD_RODATA].base, mod->mem[MOD_RODATA].size, false);
+	owner->data[2] = range(mod->mem[MOD_RO_AFTER_INIT].base, mod->mem[MOD_RO_AFTER_INIT].size, false);
 	return true;
 }
-EXPORT_SYMBOL_GPL(ferro_gcov_home_of);
+EXPORT_SYMBOL_GPL(ferro_gcov_owner_of);
 
 /* The task that has called ferro_gcov_describe(), and its listener. */
 static DEFINE_MUTEX(describe_lock);

@@ -15,8 +15,8 @@ struct llvm_profile;
 struct module;
 struct mutex;
 
-/* Protect the engine's state and the list of homes. */
-extern struct mutex ferro_gcov_mutex, ferro_gcov_homes_mutex;
+/* Protect the engine's state and the list of owners. */
+extern struct mutex ferro_gcov_mutex, ferro_gcov_owners_mutex;
 
 /* Offers @taker all existing objects, as gcov_hand_over() does, and the profiles of Rust code. */
 void ferro_gcov_hand_over(const struct gcov_taker *taker);
@@ -44,7 +44,7 @@ extern const unsigned long ferro_gcov_merge_functions[FERRO_GCOV_MERGES];
 enum { FERRO_GCOV_RANGES = 3 };
 
 /* Data of the kernel or of a module, which stay as long as its objects. */
-struct ferro_gcov_home {
+struct ferro_gcov_owner {
 	/* NULL for the kernel; for comparisons only */
 	struct module *module;
 	/* being unloaded: its counters can be read for the last time */
@@ -61,7 +61,7 @@ struct ferro_gcov_home {
  * Finds the owner of an address of data or code. Context: any; the module must not be freed during
  * the call.
  */
-bool ferro_gcov_home_of(unsigned long address, struct ferro_gcov_home *home);
+bool ferro_gcov_owner_of(unsigned long address, struct ferro_gcov_owner *owner);
 
 /*
  * Returns the profile of a module's Rust code, or NULL. Context: any; the module must not be freed

@@ -54,7 +54,7 @@ pub(crate) struct Owner {
 }
 
 /// All owners that have objects.
-static OWNERS: StaticMutex<KVec<Arc<Owner>>> = static_mutex!(ferro_gcov_homes_mutex, KVec::new());
+static OWNERS: StaticMutex<KVec<Arc<Owner>>> = static_mutex!(ferro_gcov_owners_mutex, KVec::new());
 
 impl Owner {
     /// Returns the owner of an address. Errors: -EFAULT if the address is in neither the kernel nor
@@ -66,9 +66,9 @@ impl Owner {
     /// is freed. The exit on `module_event` does so, unless it has already run: a caller that
     /// cannot rule this out checks [`is_going`] afterwards, and then calls [`close`].
     pub(super) unsafe fn of(address: usize) -> Result<Arc<Self>> {
-        let mut found = bindings::ferro_gcov_home::default();
+        let mut found = bindings::ferro_gcov_owner::default();
         // SAFETY: The variable is this function's; the address is only compared.
-        if !unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) } {
+        if !unsafe { bindings::ferro_gcov_owner_of(address, &raw mut found) } {
             return Err(EFAULT);
         }
         let module = ModuleId::new(found.module);
@@ -128,9 +128,9 @@ impl Owner {
 /// Returns true if an address is in a module being unloaded. The exit on `module_event` may
 /// already have been called for it.
 pub(super) fn is_going(address: usize) -> bool {
-    let mut found = bindings::ferro_gcov_home::default();
+    let mut found = bindings::ferro_gcov_owner::default();
     // SAFETY: The variable is this function's; the address is only compared.
-    unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) && found.is_going }
+    unsafe { bindings::ferro_gcov_owner_of(address, &raw mut found) && found.is_going }
 }
 
 /// Closes the owner of a module being unloaded. Waits for users of its data.
