@@ -2,11 +2,14 @@
 
 //! Registry of trampolines.
 //!
-//! Contexts: process, sleeps; with `ftrace_lock` or without.
+//! Contexts: process, sleeps; with `ftrace_lock` or without. Locks, outermost first: the mutex of
+//! `DataLock`, `ftrace_lock`, [`REGISTRY`], the pool's locks, `text_mutex`.
 #![deny(unsafe_code)]
 
 use ferro_core::tramp::Refusal;
 use ferro_sys::code::symbols::Shown;
+use ferro_sys::static_mutex;
+use ferro_sys::sync::mutex::StaticMutex;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
@@ -15,7 +18,6 @@ use crate::raw::func_data::DataChange;
 use crate::raw::func_data::DataEvent;
 use crate::raw::func_data::DataTrampolines;
 use crate::raw::hooks::TrampolineHandler;
-use crate::raw::mutex::RegistryMutex;
 use crate::raw::ops::Ops;
 use crate::raw::ops_sets;
 use crate::raw::ops_sets::LiveSets;
@@ -43,7 +45,7 @@ pub(crate) struct Registry {
     ftrace_failed: bool,
 }
 
-static REGISTRY: RegistryMutex<Option<Registry>> = RegistryMutex::new(None);
+static REGISTRY: StaticMutex<Option<Registry>> = static_mutex!(ferro_tramp_mutex, None);
 
 /// Calls `f` with the registry locked. Returns [`None`] if the engine has not started.
 fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> Option<R> {

@@ -22,6 +22,7 @@ use kernel::fmt::Write;
 use kernel::prelude::*;
 
 use crate::debugfs_nodes::exit_file;
+use crate::debugfs_nodes::lock_files;
 use crate::debugfs_nodes::Armed;
 use crate::debugfs_nodes::Root;
 use crate::debugfs_nodes::RootFile;
@@ -29,7 +30,6 @@ use crate::entries::ExitEntry;
 use crate::entries::Handle;
 use crate::error::Error;
 use crate::kvec_lists::Hook;
-use crate::raw::lock_files;
 use crate::registry;
 use crate::registry::with;
 use crate::transaction::apply;

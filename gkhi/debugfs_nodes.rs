@@ -9,8 +9,17 @@ use ferro_core::hooks::Op;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
+use ferro_sys::static_mutex;
+use ferro_sys::sync::mutex::StaticGuard;
+use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
+
+/// Takes the lock for creating and removing nodes.
+pub(crate) fn lock_files() -> StaticGuard<()> {
+    static FILES: StaticMutex<()> = static_mutex!(ferro_hook_files_lock, ());
+    FILES.lock()
+}
 
 /// Directory `gkhi/` and its own files.
 pub(crate) struct Root {

@@ -16,10 +16,10 @@ use ferro_sys::hook::ModuleName;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use crate::debugfs_nodes::lock_files;
 use crate::entries::HookEntry;
 use crate::error::check_context;
 use crate::error::Error;
-use crate::raw::lock_files;
 use crate::raw::publisher_of;
 use crate::raw::set_hook;
 use crate::raw::HookId;

@@ -20,13 +20,13 @@ use kernel::str::CString;
 use kernel::sync::Arc;
 
 use crate::debugfs_nodes;
+use crate::debugfs_nodes::lock_files;
 use crate::entries::ExitEntry;
 use crate::entries::ExitObject;
 use crate::entries::HookEntry;
 use crate::error::check_context;
 use crate::error::Error;
 use crate::kvec_lists::Exit;
-use crate::raw::lock_files;
 use crate::raw::ExitId;
 use crate::registry::is_name;
 use crate::registry::with;

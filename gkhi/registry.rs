@@ -18,6 +18,7 @@
 use ferro_core::hooks::State;
 use ferro_core::hooks::Table;
 use ferro_sys::hook::BusyList;
+use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
@@ -30,13 +31,12 @@ use crate::entries::RetiredExit;
 use crate::kvec_lists::Exit;
 use crate::kvec_lists::Hook;
 use crate::kvec_lists::Hooks;
-use crate::raw::registry_mutex;
 
 /// Maximum number of bytes of a name.
 const NAME_MAX: usize = bindings::GKH_NAME_MAX as usize;
 
-/// The registry, usable before any initcall.
-static REGISTRY: StaticMutex<Option<Registry>> = registry_mutex(None);
+/// The registry. C defines the mutex: hooks are registered before Rust could initialise one.
+static REGISTRY: StaticMutex<Option<Registry>> = static_mutex!(ferro_hook_lock, None);
 
 /// Contents of the registry.
 pub(crate) struct Registry {

@@ -11,6 +11,7 @@ use ferro_sys::hook::RetireList;
 use kernel::prelude::*;
 
 use crate::commit;
+use crate::debugfs_nodes::lock_files;
 use crate::debugfs_nodes::ExitFile;
 use crate::entries::Handle;
 use crate::entries::RetiredExit;
@@ -20,7 +21,6 @@ use crate::error::Error;
 use crate::kvec_lists::Exit;
 use crate::kvec_lists::Hook;
 use crate::quiesce::finish_change;
-use crate::raw::lock_files;
 use crate::reaper::drop_quiesced;
 use crate::reaper::reap_if_needed;
 use crate::registry::with;

@@ -4,6 +4,7 @@
 //!
 //! Contexts: process, sleeps; without `ftrace_lock`.
 
+use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
@@ -13,10 +14,8 @@ use super::func_data::DataChange;
 use super::hooks::TrampolineHandler;
 use super::rebuild::Rebuilt;
 
-// SAFETY: `data.c` makes the mutex, by `DEFINE_MUTEX()`, for its own data and for this flag: true
-// if functions may have stubs.
-static LOCK: StaticMutex<bool> =
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_tramp_data_mutex, false) };
+/// True if functions may have stubs. `data.c` uses the mutex for its own data, too.
+static LOCK: StaticMutex<bool> = static_mutex!(ferro_tramp_data_mutex, false);
 
 /// Guard against attaching and detaching of function data.
 ///

@@ -6,7 +6,6 @@
 pub(crate) mod data_lock;
 pub(crate) mod func_data;
 pub(crate) mod hooks;
-pub(crate) mod mutex;
 pub(crate) mod ops;
 pub(crate) mod ops_sets;
 pub(crate) mod rebuild;

@@ -14,9 +14,6 @@ use ferro_sys::hook::DeferredRelease;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Parts;
 use ferro_sys::hook::Publisher;
-use ferro_sys::sync::mutex::StaticGuard;
-use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -55,22 +52,4 @@ pub(crate) fn publisher_of(hook: HookRef) -> Result<Publisher> {
     // none, so this is the only one. The hook exists as long as its `HookRef`s are used, and the
     // registry deletes it before its module is freed.
     unsafe { Publisher::new(hook) }
-}
-
-/// Returns the registry's mutex, for one static only. Two statics would share the mutex, and taking
-/// both would deadlock.
-pub(crate) const fn registry_mutex<T>(data: T) -> StaticMutex<T> {
-    // SAFETY: `hook.c` defines the mutex with `DEFINE_MUTEX()` for this purpose. The mutex is in
-    // the image, as this crate is. Even with two such objects, it would let one task at a time
-    // access the data of each.
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_hook_lock, data) }
-}
-
-/// Takes the lock for creating and removing files in debugfs.
-pub(crate) fn lock_files() -> StaticGuard<()> {
-    static FILES: StaticMutex<()> =
-        // SAFETY: `hook.c` defines this mutex, too, with `DEFINE_MUTEX()` for this static alone.
-        // The mutex is in the image.
-        unsafe { StaticMutex::new(&raw mut bindings::ferro_hook_files_lock, ()) };
-    FILES.lock()
 }
