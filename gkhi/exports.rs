@@ -241,7 +241,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 ///
 /// No requirement.
 #[export]
-unsafe extern "C" fn ferro_hook_tidy() {
+unsafe extern "C" fn ferro_hook_remove_self_disarmed() {
     transaction::remove_self_disarmed();
 }
 
@@ -249,7 +249,7 @@ unsafe extern "C" fn ferro_hook_tidy() {
 ///
 /// `release` has been deferred and has no other user. Called by `rust/sys/hook/hook.c`.
 #[export]
-unsafe extern "C" fn ferro_hook_late(release: *mut bindings::ferro_hook_note) {
+unsafe extern "C" fn ferro_hook_run_release(release: *mut bindings::ferro_hook_release) {
     if let Some(release) = NonNull::new(release) {
         // SAFETY: By the rules of this function.
         unregister::release_or_defer(unsafe { DeferredRelease::of(release) });
@@ -262,7 +262,7 @@ unsafe extern "C" fn ferro_hook_late(release: *mut bindings::ferro_hook_note) {
 ///
 /// No requirement.
 #[export]
-unsafe extern "C" fn ferro_hook_settle() {
+unsafe extern "C" fn ferro_hook_reap() {
     reaper::reap();
 }
 

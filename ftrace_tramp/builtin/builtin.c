@@ -82,7 +82,8 @@ struct set {
  * ftrace has failed. As in the trampoline of one ops, callbacks that need recursion protection or
  * RCU are called through ftrace's own wrapper.
  */
-static void notrace call_set(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops, struct ftrace_regs *fregs)
+static void notrace call_set(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
+			     struct ftrace_regs *fregs)
 {
 	const struct set_call *call = container_of(ops, struct set, set.ops)->calls;
 	ftrace_func_t func = READ_ONCE(call->func);
@@ -118,25 +119,25 @@ void ferro_tramp_set_free(struct ftrace_ops *set)
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_set_free);
 
-void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at)
+void ferro_tramp_set_retarget(struct ftrace_ops *set, unsigned int at)
 {
 	struct set_call *call = &container_of(set, struct set, set.ops)->calls[at];
 
 	WRITE_ONCE(call->func, ftrace_ops_get_func(call->ops));
 }
-EXPORT_SYMBOL_GPL(ferro_tramp_set_aim);
+EXPORT_SYMBOL_GPL(ferro_tramp_set_retarget);
 
-void ferro_tramp_set_give_up(struct ftrace_ops *set)
+void ferro_tramp_set_handle_failure(struct ftrace_ops *set)
 {
 	struct set_call *call;
 
 	for (call = container_of(set, struct set, set.ops)->calls; call->func; call++)
 		WRITE_ONCE(call->func, last_function(call->ops));
 }
-EXPORT_SYMBOL_GPL(ferro_tramp_set_give_up);
+EXPORT_SYMBOL_GPL(ferro_tramp_set_handle_failure);
 
-unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but, struct ftrace_ops **ops,
-				unsigned int most)
+unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but,
+				struct ftrace_ops **ops, unsigned int most)
 {
 	struct ftrace_ops *op;
 	unsigned int found = 0;
@@ -182,28 +183,28 @@ void ferro_tramp_locked(void (*function)(void))
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_locked);
 
-static void (*leave)(void);
+static void (*reclaim)(void);
 
-static void leave_later(struct work_struct *work)
+static void run_reclaim(struct work_struct *work)
 {
-	leave();
+	reclaim();
 }
 
-static DECLARE_DELAYED_WORK(leave_work, leave_later);
+static DECLARE_DELAYED_WORK(reclaim_work, run_reclaim);
 
-void ferro_tramp_call_later(void (*function)(void))
+void ferro_tramp_schedule_reclaim(void (*function)(void))
 {
-	/* All callers pass the same function until ferro_tramp_call_stop(). */
-	WRITE_ONCE(leave, function);
-	queue_delayed_work(system_dfl_wq, &leave_work, HZ / 10);
+	/* All callers pass the same function until ferro_tramp_cancel_reclaim(). */
+	WRITE_ONCE(reclaim, function);
+	queue_delayed_work(system_dfl_wq, &reclaim_work, HZ / 10);
 }
-EXPORT_SYMBOL_GPL(ferro_tramp_call_later);
+EXPORT_SYMBOL_GPL(ferro_tramp_schedule_reclaim);
 
-void ferro_tramp_call_stop(void)
+void ferro_tramp_cancel_reclaim(void)
 {
-	cancel_delayed_work_sync(&leave_work);
+	cancel_delayed_work_sync(&reclaim_work);
 }
-EXPORT_SYMBOL_GPL(ferro_tramp_call_stop);
+EXPORT_SYMBOL_GPL(ferro_tramp_cancel_reclaim);
 
 #if IS_BUILTIN(CONFIG_FTRACE_TRAMP_RUST)
 /*

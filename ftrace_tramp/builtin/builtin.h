@@ -54,24 +54,25 @@ unsigned long ferro_tramp_return_thunk(void *at);
  * Makes a placeholder ops for a set. Its callback calls those of @ops in this order, each with its
  * own ops. Returns NULL without memory. Context: ftrace_lock held.
  */
-struct ftrace_ops *ferro_tramp_set_new(struct ftrace_ops **ops, unsigned int count, bool saves_regs);
+struct ftrace_ops *ferro_tramp_set_new(struct ftrace_ops **ops, unsigned int count,
+				       bool saves_regs);
 void ferro_tramp_set_free(struct ftrace_ops *set);
 /*
  * Retargets the entry @at of a set to ferro_tramp_function() of its ops. Context: ftrace_lock held.
  */
-void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at);
+void ferro_tramp_set_retarget(struct ftrace_ops *set, unsigned int at);
 /*
  * Retargets all entries of a set to ferro_tramp_last_function() of their ops. Context: ftrace_lock
  * held.
  */
-void ferro_tramp_set_give_up(struct ftrace_ops *set);
+void ferro_tramp_set_handle_failure(struct ftrace_ops *set);
 
 /*
  * Finds the ops that trace a function, except @but, in the call order of the list function. Stores
  * the first @most of them and returns the number of all. Context: ftrace_lock held.
  */
-unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but, struct ftrace_ops **ops,
-				unsigned int most);
+unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but,
+				struct ftrace_ops **ops, unsigned int most);
 /* Returns true if the list function calls an ops before another one. Context: ftrace_lock held. */
 bool ferro_tramp_is_before(const struct ftrace_ops *ops, const struct ftrace_ops *other);
 
@@ -83,16 +84,17 @@ extern struct mutex ferro_tramp_data_mutex;
  * Visits each registered struct ftrace_data_ops with ftrace_lock held, as if all its functions had
  * just been attached, or the ops released. Context: sleeps; ferro_tramp_data_mutex held.
  */
-void ferro_tramp_each_data(enum ftrace_data_event event, void (*visit)(struct ftrace_data_change *change));
+void ferro_tramp_each_data(enum ftrace_data_event event,
+			   void (*visit)(struct ftrace_data_change *change));
 
 /* Calls the function with ftrace_lock held. */
 void ferro_tramp_locked(void (*function)(void));
 /* Waits until no task is in a trampoline that no site calls. */
 void ferro_tramp_wait(void);
 /* Schedules a work item that calls the function; calls before it starts are merged. */
-void ferro_tramp_call_later(void (*function)(void));
+void ferro_tramp_schedule_reclaim(void (*function)(void));
 /* Cancels the work item, or waits for it. */
-void ferro_tramp_call_stop(void);
+void ferro_tramp_cancel_reclaim(void);
 
 #endif /* CONFIG_FTRACE_TRAMP_BUILTIN */
 

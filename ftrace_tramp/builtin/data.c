@@ -74,7 +74,8 @@ static int compare(const void *a, const void *b)
 	return one->ip < other->ip ? -1 : one->ip > other->ip;
 }
 
-static __always_inline struct ftrace_data_entry *find(struct ftrace_data_table *table, unsigned long ip)
+static __always_inline struct ftrace_data_entry *find(struct ftrace_data_table *table,
+						      unsigned long ip)
 {
 	u32 at, number;
 
@@ -95,7 +96,8 @@ static __always_inline struct ftrace_data_entry *find(struct ftrace_data_table *
  * Callback for functions that do not call a stub: without an engine, or with several ops. The
  * caller may have been preempted before this, so the entry may no longer exist.
  */
-static notrace void data_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
+static notrace void data_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			      struct ftrace_regs *fregs)
 {
 	struct ftrace_data_ops *ops = container_of(op, struct ftrace_data_ops, ops);
 	struct ftrace_data_entry *entry;
@@ -150,8 +152,8 @@ static void publish(struct ftrace_data_ops *ops, struct ftrace_data_table *table
 	rcu_assign_pointer(ops->table, table);
 }
 
-static void tell(struct ftrace_data_ops *ops, enum ftrace_data_event event, struct ftrace_data_entry *entries,
-		 unsigned int count)
+static void notify_engine(struct ftrace_data_ops *ops, enum ftrace_data_event event,
+			  struct ftrace_data_entry *entries, unsigned int count)
 {
 #ifdef CONFIG_FTRACE_TRAMP_BUILTIN
 	struct ftrace_data_change change = {
@@ -188,7 +190,7 @@ static void make_stubs(struct ftrace_data_ops *ops, struct ftrace_data_table *ta
 	for (i = 0; i < table->count; i++)
 		if (!table->entries[i].stub && in_filter(ops, table->entries[i].ip))
 			table->entries[i].stub = NO_STUB;
-	tell(ops, FTRACE_DATA_ATTACH, table->entries, table->count);
+	notify_engine(ops, FTRACE_DATA_ATTACH, table->entries, table->count);
 	for (i = 0; i < table->count; i++)
 		if (!table->entries[i].stub)
 			table->entries[i].stub = NO_STUB;
@@ -219,7 +221,7 @@ static int start(struct ftrace_data_ops *ops)
 	 * exist before.
 	 */
 	scoped_guard(mutex, &ftrace_lock)
-		tell(ops, FTRACE_DATA_ATTACH, NULL, 0);
+		notify_engine(ops, FTRACE_DATA_ATTACH, NULL, 0);
 	err = ftrace_set_filter_ips(&ops->ops, &site, 1, 0, 1);
 	if (!err)
 		err = register_ftrace_function(&ops->ops);
@@ -228,7 +230,7 @@ static int start(struct ftrace_data_ops *ops)
 			ftrace_free_filter(&ops->ops);
 		guard(mutex)(&ftrace_lock);
 		if (!ftrace_is_dead())
-			tell(ops, FTRACE_DATA_RELEASED, NULL, 0);
+			notify_engine(ops, FTRACE_DATA_RELEASED, NULL, 0);
 		return err;
 	}
 	ops->registered = true;
@@ -240,8 +242,8 @@ static int start(struct ftrace_data_ops *ops)
  * Looks up the sites of new functions, in the order of @data, and fills sorted entries for the
  * table.
  */
-static int take(struct ftrace_data_table *old, struct ftrace_data_entry *entries, const struct ftrace_data *data,
-		unsigned long *ips, unsigned int count)
+static int prepare_entries(struct ftrace_data_table *old, struct ftrace_data_entry *entries,
+			   const struct ftrace_data *data, unsigned long *ips, unsigned int count)
 {
 	unsigned int i;
 
@@ -260,7 +262,7 @@ static int take(struct ftrace_data_table *old, struct ftrace_data_entry *entries
 	sort(entries, count, sizeof(*entries), compare, NULL);
 	for (i = 1; i < count; i++)
 		if (entries[i].ip == entries[i - 1].ip) {
-			pr_warn("%pS is there twice\n", (void *)entries[i].ip);
+			pr_warn("%pS is listed twice\n", (void *)entries[i].ip);
 			return -EEXIST;
 		}
 	return 0;
@@ -293,7 +295,8 @@ static void merge(struct ftrace_data_table *table, const struct ftrace_data_tabl
  * FTRACE_OPS_FL_SAVE_REGS(_IF_SUPPORTED); -EEXIST for a function that @ops has, or that @data has
  * twice; -ENOMEM; -ENODEV if ftrace has failed.
  */
-int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *data, unsigned int count)
+int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *data,
+		       unsigned int count)
 {
 	struct ftrace_data_table *old, *table;
 	struct ftrace_data_entry *entries;
@@ -316,7 +319,7 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 	table = new_table((old ? old->count : 0) + count);
 	if (!ips || !entries || !table)
 		goto out;
-	err = take(old, entries, data, ips, count);
+	err = prepare_entries(old, entries, data, ips, count);
 	if (!err)
 		err = start(ops);
 	if (err)
@@ -333,7 +336,7 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 		guard(mutex)(&ftrace_lock);
 		publish(ops, old);
 		for (unsigned int i = 0; i < count && !ftrace_is_dead(); i++)
-			tell(ops, FTRACE_DATA_DETACHED, find(table, ips[i]), 1);
+			notify_engine(ops, FTRACE_DATA_DETACHED, find(table, ips[i]), 1);
 		/* ftrace may have failed after changing some sites. */
 		if (ftrace_is_dead())
 			err = -ENODEV;
@@ -357,26 +360,26 @@ EXPORT_SYMBOL_GPL(ftrace_data_attach);
  * Divides the entries of @ops: first those that stay, then those that are removed. @sites are
  * sorted.
  */
-static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table, const unsigned long *sites,
-		  unsigned int count)
+static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table,
+		  const unsigned long *sites, unsigned int count)
 {
-	unsigned int i, stays = 0, goes = 0;
+	unsigned int i, kept = 0, removed = 0;
 
 	for (i = 0; i < old->count; i++) {
 		struct ftrace_data_entry *entry = &old->entries[i];
 
-		if (goes < count && entry->ip == sites[goes])
-			table->entries[old->count - count + goes++] = *entry;
-		else if (stays < old->count - count)
-			table->entries[stays++] = *entry;
+		if (removed < count && entry->ip == sites[removed])
+			table->entries[old->count - count + removed++] = *entry;
+		else if (kept < old->count - count)
+			table->entries[kept++] = *entry;
 		else
 			break;
 	}
-	if (goes < count) {
-		pr_warn("%pS is not attached, or there twice\n", (void *)sites[goes]);
+	if (removed < count) {
+		pr_warn("%pS is not attached, or listed twice\n", (void *)sites[removed]);
 		return -ENOENT;
 	}
-	table->count = stays;
+	table->count = kept;
 	fill_index(table);
 	return 0;
 }
@@ -385,38 +388,39 @@ static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table
  * Collects the sites of removed entries that are in the filter, except the anchor and those of an
  * unloaded module.
  */
-static unsigned int still_there(struct ftrace_data_ops *ops, const struct ftrace_data_entry *entries, unsigned int count,
-				unsigned long *sites)
+static unsigned int traced_sites(struct ftrace_data_ops *ops,
+				 const struct ftrace_data_entry *entries, unsigned int count,
+				 unsigned long *sites)
 {
 	unsigned long anchored = anchor();
-	unsigned int i, there = 0;
+	unsigned int i, traced = 0;
 
 	for (i = 0; i < count; i++) {
 		unsigned long ip = entries[i].ip;
 
 		if (ip != anchored && in_filter(ops, ip) && ftrace_location(ip) == ip)
-			sites[there++] = ip;
+			sites[traced++] = ip;
 	}
-	return there;
+	return traced;
 }
 
-static int leave_sites(struct ftrace_data_ops *ops, const struct ftrace_data_entry *entries, unsigned int count,
-		       unsigned long *sites)
+static int untrace_sites(struct ftrace_data_ops *ops, const struct ftrace_data_entry *entries,
+			 unsigned int count, unsigned long *sites)
 {
-	unsigned int before, there = count;
+	unsigned int before, traced = count;
 	int err = 0;
 
 	do {
-		before = there;
-		there = still_there(ops, entries, count, sites);
-		if (there)
-			err = ftrace_set_filter_ips(&ops->ops, sites, there, 1, 0);
+		before = traced;
+		traced = traced_sites(ops, entries, count, sites);
+		if (traced)
+			err = ftrace_set_filter_ips(&ops->ops, sites, traced, 1, 0);
 		/* A module may be unloaded concurrently. */
-	} while ((err == -EINVAL || err == -ENOENT) && there && there < before);
+	} while ((err == -EINVAL || err == -ENOENT) && traced && traced < before);
 	/* ftrace returns this error only if it had failed before. */
 	if (ftrace_is_dead())
 		return -ENODEV;
-	return there ? err : 0;
+	return traced ? err : 0;
 }
 
 /*
@@ -452,10 +456,11 @@ static int compare_sites(const void *a, const void *b)
  * Return: 0; -ENOENT for a function that @ops does not have, or that @ips has twice; -ENOMEM;
  * -ENODEV if ftrace has failed: the callback may then be called forever.
  */
-int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count)
+int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips,
+			      unsigned int count)
 {
 	struct ftrace_data_table *old, *table = NULL;
-	struct ftrace_data_entry *gone;
+	struct ftrace_data_entry *removed;
 	unsigned long *sites;
 	unsigned int i;
 	int err = -ENOMEM;
@@ -465,7 +470,7 @@ int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *
 	guard(mutex)(&ferro_tramp_data_mutex);
 	old = table_of(ops);
 	if (!old || old->count < count) {
-		pr_warn("%pS is not attached, or there twice\n", (void *)ips[0]);
+		pr_warn("%pS is not attached, or listed twice\n", (void *)ips[0]);
 		return -ENOENT;
 	}
 	sites = kvmalloc_array(count, sizeof(*sites), GFP_KERNEL);
@@ -478,19 +483,19 @@ int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *
 	err = divide(old, table, sites, count);
 	if (err)
 		goto out;
-	gone = table->entries + table->count;
+	removed = table->entries + table->count;
 	/* A module that is loaded again concurrently has sites that use the old table. */
 	for (;;) {
-		err = leave_sites(ops, gone, count, sites);
+		err = untrace_sites(ops, removed, count, sites);
 		if (err)
 			goto out;
 		mutex_lock(&ftrace_lock);
-		if (!still_there(ops, gone, count, sites))
+		if (!traced_sites(ops, removed, count, sites))
 			break;
 		mutex_unlock(&ftrace_lock);
 	}
 	publish(ops, table);
-	tell(ops, FTRACE_DATA_DETACHED, gone, count);
+	notify_engine(ops, FTRACE_DATA_DETACHED, removed, count);
 	mutex_unlock(&ftrace_lock);
 	kvfree(sites);
 	kvfree_rcu(old, rcu);
@@ -543,7 +548,8 @@ static int release(struct ftrace_data_ops *ops)
 	scoped_guard(mutex, &ftrace_lock) {
 		publish(ops, NULL);
 		if (!err)
-			tell(ops, FTRACE_DATA_RELEASED, old ? old->entries : NULL, old ? old->count : 0);
+			notify_engine(ops, FTRACE_DATA_RELEASED, old ? old->entries : NULL,
+				      old ? old->count : 0);
 	}
 	if (!err)
 		ftrace_free_filter(&ops->ops);
@@ -630,7 +636,8 @@ bool ftrace_data_is_stub(unsigned long ip)
 	return is_stub(ip) || is_stub(ip - STUB_LOAD);
 }
 
-void ferro_tramp_each_data(enum ftrace_data_event event, void (*visit)(struct ftrace_data_change *change))
+void ferro_tramp_each_data(enum ftrace_data_event event,
+			   void (*visit)(struct ftrace_data_change *change))
 {
 	struct ftrace_data_ops *ops;
 	unsigned int i;

@@ -253,7 +253,7 @@ impl LiveSets {
         self.sets.of_member(ops.address(), |tramp, at| {
             if let (SetTarget::Shared(shared), Ok(at)) = (tramp, u32::try_from(at)) {
                 // SAFETY: It is a member of this set, at that position, and valid.
-                unsafe { bindings::ferro_tramp_set_aim(shared.ops(), at) };
+                unsafe { bindings::ferro_tramp_set_retarget(shared.ops(), at) };
             }
         });
     }
@@ -264,7 +264,7 @@ impl LiveSets {
         for tramp in self.sets.codes() {
             if let SetTarget::Shared(shared) = tramp {
                 // SAFETY: As a `Step` proves, its members are valid, and `ftrace_lock` is held.
-                unsafe { bindings::ferro_tramp_set_give_up(shared.ops()) };
+                unsafe { bindings::ferro_tramp_set_handle_failure(shared.ops()) };
             }
         }
     }
@@ -343,11 +343,11 @@ impl Quiescing {
 /// the same function.
 pub(crate) fn schedule_reclaim(reclaim: extern "C" fn()) {
     // SAFETY: The function stays valid until `cancel_reclaim()`, the engine's last step.
-    unsafe { bindings::ferro_tramp_call_later(Some(reclaim)) };
+    unsafe { bindings::ferro_tramp_schedule_reclaim(Some(reclaim)) };
 }
 
 /// Cancels the work item, or waits for it. Context: without locks.
 pub(crate) fn cancel_reclaim() {
     // SAFETY: Requires only that this may sleep.
-    unsafe { bindings::ferro_tramp_call_stop() };
+    unsafe { bindings::ferro_tramp_cancel_reclaim() };
 }

@@ -32,7 +32,8 @@ noinline __noclone int ftrace_api_outer(int value)
 	return next;
 }
 
-noinline __noclone long ftrace_api_eight(int a, u8 b, bool c, const char *d, s64 e, u16 f, long g, long h)
+noinline __noclone long ftrace_api_eight(int a, u8 b, bool c, const char *d, s64 e, u16 f, long g,
+					 long h)
 {
 	barrier();
 	return a + b + c + *d + e + f + g + h;

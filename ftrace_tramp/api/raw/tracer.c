@@ -31,7 +31,8 @@ struct ferro_ftrace_node {
 };
 
 /* Sets are generic, so their code belongs to the client, which calls this. */
-notrace void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
+notrace void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *data,
+				    struct ftrace_regs *fregs)
 {
 	struct ferro_ftrace_node *node = data;
 	int bit = ftrace_test_recursion_trylock(ip, parent_ip);

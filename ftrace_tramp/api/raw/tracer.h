@@ -20,6 +20,7 @@ unsigned long ferro_ftrace_filter_count(struct ftrace_ops *ops);
  * Callback of the struct ftrace_data_ops of tracer_set.rs, with a struct ferro_ftrace_node. Guards
  * the node's call against recursion and RCU not watching, as ftrace does for others.
  */
-void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *node, struct ftrace_regs *fregs);
+void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *node,
+			    struct ftrace_regs *fregs);
 
 #endif /* _FERROTRACE_FTRACE_TRACER_H */

@@ -19,7 +19,7 @@ use super::Counters;
 /// `raw` is the first field.
 #[repr(C)]
 pub struct DeferredRelease {
-    raw: bindings::ferro_hook_note,
+    raw: bindings::ferro_hook_release,
     id: usize,
     counters: Option<Arc<Counters>>,
 }
@@ -70,8 +70,8 @@ impl DeferredRelease {
     pub fn defer(self: KBox<Self>) {
         let release = KBox::into_raw(self);
         // SAFETY: The box has just been given up, so the release has no other users. Its first
-        // field, `raw`, is zero as a new node has to be. `hook.c` passes it to `ferro_hook_late()`
-        // once, which takes the box back with `of()`.
+        // field, `raw`, is zero as a new node has to be. `hook.c` passes it once to
+        // `ferro_hook_run_release()`, which takes the box back with `of()`.
         unsafe { bindings::ferro_hook_defer(release.cast()) };
     }
 
@@ -79,10 +79,11 @@ impl DeferredRelease {
     ///
     /// # Safety
     ///
-    /// `raw` is the argument of `ferro_hook_late()`, and has no other users.
-    pub unsafe fn of(raw: NonNull<bindings::ferro_hook_note>) -> KBox<Self> {
-        // SAFETY: `ferro_hook_late()` gets the pointer that `defer()` has handed over: a box of
-        // this type, whose first field is `raw`. The caller guarantees that it has no other users.
+    /// `raw` is the argument of `ferro_hook_run_release()`, and has no other users.
+    pub unsafe fn of(raw: NonNull<bindings::ferro_hook_release>) -> KBox<Self> {
+        // SAFETY: `ferro_hook_run_release()` gets the pointer that `defer()` has handed over: a box
+        // of this type, whose first field is `raw`. The caller guarantees that it has no other
+        // users.
         unsafe { KBox::from_raw(raw.as_ptr().cast()) }
     }
 }

@@ -316,57 +316,57 @@ void ferro_this_cpu_add(unsigned long __percpu *words, unsigned long value)
 EXPORT_SYMBOL_GPL(ferro_this_cpu_add);
 NOKPROBE_SYMBOL(ferro_this_cpu_add);
 
-static void tidy_work(struct work_struct *work)
+static void self_disarmed_work_fn(struct work_struct *work)
 {
-	ferro_hook_tidy();
+	ferro_hook_remove_self_disarmed();
 }
-static DECLARE_WORK(tidy, tidy_work);
+static DECLARE_WORK(self_disarmed_work, self_disarmed_work_fn);
 
-static void tidy_irq(struct irq_work *work)
+static void self_disarmed_irq(struct irq_work *work)
 {
-	schedule_work(&tidy);
+	schedule_work(&self_disarmed_work);
 }
-static DEFINE_IRQ_WORK(tidy_from_nmi, tidy_irq);
+static DEFINE_IRQ_WORK(self_disarmed_irq_work, self_disarmed_irq);
 
-void ferro_hook_tidy_later(void)
+void ferro_hook_remove_self_disarmed_later(void)
 {
-	irq_work_queue(&tidy_from_nmi);
-}
-
-/* Each note has its own work item, so that a long wait of one does not delay others. */
-static void late_work(struct work_struct *work)
-{
-	ferro_hook_late(container_of(work, struct ferro_hook_note, work));
+	irq_work_queue(&self_disarmed_irq_work);
 }
 
-static LLIST_HEAD(notes);
-
-static void notes_irq(struct irq_work *work)
+/* Each release has its own work item, so that a long wait of one does not delay others. */
+static void release_work(struct work_struct *work)
 {
-	struct ferro_hook_note *note, *next;
+	ferro_hook_run_release(container_of(work, struct ferro_hook_release, work));
+}
 
-	llist_for_each_entry_safe(note, next, llist_reverse_order(llist_del_all(&notes)), node) {
-		INIT_WORK(&note->work, late_work);
-		queue_work(system_dfl_wq, &note->work);
+static LLIST_HEAD(releases);
+
+static void releases_irq(struct irq_work *work)
+{
+	struct ferro_hook_release *release, *next;
+
+	llist_for_each_entry_safe(release, next, llist_reverse_order(llist_del_all(&releases)), node) {
+		INIT_WORK(&release->work, release_work);
+		queue_work(system_dfl_wq, &release->work);
 	}
 }
-static DEFINE_IRQ_WORK(notes_from_nmi, notes_irq);
+static DEFINE_IRQ_WORK(releases_irq_work, releases_irq);
 
-void ferro_hook_defer(struct ferro_hook_note *note)
+void ferro_hook_defer(struct ferro_hook_release *release)
 {
-	llist_add(&note->node, &notes);
-	irq_work_queue(&notes_from_nmi);
+	llist_add(&release->node, &releases);
+	irq_work_queue(&releases_irq_work);
 }
 
-static void settle_work(struct work_struct *work)
+static void reap_work_fn(struct work_struct *work)
 {
-	ferro_hook_settle();
+	ferro_hook_reap();
 }
-static DECLARE_DELAYED_WORK(settle, settle_work);
+static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
 
-void ferro_hook_settle_later(void)
+void ferro_hook_reap_later(void)
 {
-	queue_delayed_work(system_dfl_wq, &settle, msecs_to_jiffies(20));
+	queue_delayed_work(system_dfl_wq, &reap_work, msecs_to_jiffies(20));
 }
 
 static int __init debugfs_ready(void)

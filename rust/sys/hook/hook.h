@@ -76,20 +76,23 @@ int ferro_stop_machine(int (*fn)(void *), void *data);
 /* percpu.h */
 void ferro_this_cpu_add(unsigned long __percpu *words, unsigned long value);
 
-/* Schedules ferro_hook_tidy(), which runs soon in process context. Context: any, NMI included. */
-void ferro_hook_tidy_later(void);
+/*
+ * Schedules ferro_hook_remove_self_disarmed(), which runs soon in process context. Context: any,
+ * NMI included.
+ */
+void ferro_hook_remove_self_disarmed_later(void);
 
 /*
- * A release deferred to a context that can wait: ferro_hook_late() is called with @note. Context:
- * any, NMI included.
+ * A release deferred to a context that can wait: ferro_hook_run_release() is called with it.
+ * Context: any, NMI included.
  */
-struct ferro_hook_note {
+struct ferro_hook_release {
 	struct llist_node node;
 	struct work_struct work;
 };
-void ferro_hook_defer(struct ferro_hook_note *note);
-/* Schedules ferro_hook_settle(), which runs after a delay. */
-void ferro_hook_settle_later(void);
+void ferro_hook_defer(struct ferro_hook_release *release);
+/* Schedules ferro_hook_reap(), which runs after a delay. */
+void ferro_hook_reap_later(void);
 
 /*
  * The registry's locks, the outer one for files in debugfs; and the notification that debugfs is
@@ -100,11 +103,11 @@ extern struct mutex ferro_hook_lock;
 void ferro_hook_debugfs(void);
 
 /* In the registry: removes exits that have disarmed themselves from their hooks. */
-void ferro_hook_tidy(void);
+void ferro_hook_remove_self_disarmed(void);
 /* In the registry: does a deferred release. */
-void ferro_hook_late(struct ferro_hook_note *note);
+void ferro_hook_run_release(struct ferro_hook_release *release);
 /* In the registry: drops exits that no CPU executes. */
-void ferro_hook_settle(void);
+void ferro_hook_reap(void);
 /*
  * In the registry: returns true if a call of an exit of the module has not returned. Context:
  * process.

@@ -243,14 +243,14 @@ pub fn is_lasting_text(address: usize) -> bool {
 /// any except NMI.
 pub fn reap_later() {
     // SAFETY: No requirement.
-    unsafe { bindings::ferro_hook_settle_later() };
+    unsafe { bindings::ferro_hook_reap_later() };
 }
 
 /// Schedules the registry's search for exits that have disarmed themselves. Context: any, NMI
 /// included.
 pub fn remove_self_disarmed_later() {
     // SAFETY: No requirement.
-    unsafe { bindings::ferro_hook_tidy_later() };
+    unsafe { bindings::ferro_hook_remove_self_disarmed_later() };
 }
 
 /// Target of a hook's site.
