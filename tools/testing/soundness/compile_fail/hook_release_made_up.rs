@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Makes a note of a number of another owner, and so takes it away.
+//! Makes a release with the number of another owner, and so releases its hook.
 #![forbid(unsafe_code)]
 
-use ferro_sys::hook::Note;
+use ferro_sys::hook::DeferredRelease;
 use kernel::prelude::*;
 
 module! {
     type: Client,
-    name: "hook_note_made_up",
+    name: "hook_release_made_up",
     authors: ["Ferrotrace maintainers"],
     description: "Must not compile",
     license: "GPL v2",
 }
 
-fn take_away() -> Result {
-    let mut note = Note::new()?;
-    note.set(1, None); //~ E0133
-    note.defer();
+fn release_other() -> Result {
+    let mut release = DeferredRelease::new()?;
+    release.set(1, None); //~ E0133
+    release.defer();
     Ok(())
 }
 
