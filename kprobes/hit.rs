@@ -56,7 +56,7 @@ pub(crate) struct Hits;
 // (`ferro_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
 // a breakpoint finds a probe running, so that it calls no handler and nothing else with a
 // breakpoint. The same holds at an ftrace site, and there only handlers change registers.
-#[allow(unsafe_code)]
+#[expect(unsafe_code)]
 unsafe impl TrapHandler for Hits {
     #[inline(always)]
     fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {

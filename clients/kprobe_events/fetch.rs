@@ -123,7 +123,7 @@ pub(crate) enum When {
     Hit,
     /// At the entry of a function with a return probe.
     Entry,
-    /// At the return: everything that is not read at the entry.
+    /// At the return: everything except values read at the entry.
     Return,
 }
 
@@ -151,7 +151,7 @@ impl<const N: usize> Area for [u8; N] {
     }
 }
 
-/// Rest of a record that is built in place, so every byte has to be written.
+/// Rest of a record, built in place, so that every byte has to be written.
 pub(crate) struct InRecord<'a, 'r> {
     record: &'a mut Placed<'r>,
     at: usize,

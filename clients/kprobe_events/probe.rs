@@ -389,7 +389,7 @@ impl Live {
         let (mut returns, mut reading_late, mut keeping) =
             (KVVec::new(), KVVec::new(), KVVec::new());
         for live in all {
-            // Without memory it is dropped at once.
+            // Dropped at once if there is no memory.
             let _ = match live {
                 Self::Point(probe) => points.push(probe, GFP_KERNEL),
                 Self::ReadsAtPoint(probe) => reading.push(probe, GFP_KERNEL),

@@ -301,8 +301,8 @@ impl ProbeList {
         self.update_single(locked);
     }
 
-    /// Updates `single` and `single_post`, also after a probe was enabled or disabled. Readers of the
-    /// old values still find probes that were in the chain.
+    /// Updates `single` and `single_post`, also after a probe was enabled or disabled. Readers of
+    /// the old values still find probes that were in the chain.
     pub(crate) fn update_single(&self, locked: &Locked) {
         let mut probes = self.iter(locked);
         let first = probes.next().filter(|_| probes.next().is_none());
