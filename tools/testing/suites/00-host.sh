@@ -51,7 +51,7 @@ done
 # oldest that the kernel takes, makes an extern static of some of them (rust/sys/code/text.h), later ones of none, so that only
 # a build with the oldest would tell. An enumerator is a constant for each.
 header_constants() {
-	! (cd "$REPO" && grep -rnE --include='*.h' '^[[:space:]]*(static[[:space:]].*)?\<const\>[^(*;]*=' include klog kprobes relay rust)
+	! (cd "$REPO" && grep -rnE --include='*.h' '^[[:space:]]*(static[[:space:]].*)?\<const\>[^(*;]*=' include clients fast_relay gkhi klog kprobes relay rust)
 }
 tap_run "headers: constants are enumerators" header_constants
 

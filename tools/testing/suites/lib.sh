@@ -77,7 +77,7 @@ in_part() { [ "$1" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }
 
 # kunit_suites: the names of the suites of KUnit tests that the sources have.
 kunit_suites() {
-	grep -rhoE 'kunit_tests\([a-z_]+' --include='*.rs' "$REPO"/{rust,relay,klog,kprobes,ftrace_tramp} | cut -d '(' -f 2
+	grep -rhoE 'kunit_tests\([a-z_]+' --include='*.rs' "$REPO"/{rust,gkhi,relay,fast_relay,klog,kprobes,ftrace_tramp} | cut -d '(' -f 2
 }
 
 # tool NAME: builds the user-space command and prints its path.
