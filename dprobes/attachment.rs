@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::insn::Insn;
-use ferro_core::rpn::PointKind;
+use ferro_dprobes_core::PointKind;
 use ferro_kprobe::Next;
 use ferro_kprobe::Probe;
 use ferro_kprobe::ProbeCtx;

@@ -20,7 +20,7 @@
 //! Contexts: process. Locks, outermost first: a session's reply, the registry's mutex.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::MAGIC;
+use ferro_dprobes_core::MAGIC;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::fs::uaccess::UserDst;

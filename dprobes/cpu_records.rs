@@ -14,9 +14,9 @@
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::FIELDS_LEN;
-use ferro_core::rpn::LOG_MAX;
-use ferro_core::rpn::RECORD_LEN;
+use ferro_dprobes_core::FIELDS_LEN;
+use ferro_dprobes_core::LOG_MAX;
+use ferro_dprobes_core::RECORD_LEN;
 use kernel::prelude::*;
 
 use crate::raw::scratch::PendingRecords;

@@ -2,7 +2,7 @@
 
 //! DProbes: programs that run when an instruction is executed, or memory is accessed.
 //!
-//! `ferro_core::rpn` has the programs and their interpreter. The files here have the points, from
+//! `ferro_dprobes_core` has the programs and their interpreter. The files here have the points, from
 //! the bottom to the top:
 //!
 //! - `variables.rs`, `cpu_records.rs`, `task_records.rs`: variables, and records that wait for the

@@ -7,8 +7,8 @@
 
 use core::num::TryFromIntError;
 
-use ferro_core::rpn::Reason;
-use ferro_core::rpn::Refusal;
+use ferro_dprobes_core::Reason;
+use ferro_dprobes_core::Refusal;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use kernel::alloc::AllocError;
 use kernel::fmt;

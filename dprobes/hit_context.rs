@@ -5,10 +5,10 @@
 //! Contexts: any, NMI included, on one CPU.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::read_pair;
-use ferro_core::rpn::Register;
-use ferro_core::rpn::Scope;
-use ferro_core::rpn::World;
+use ferro_dprobes_core::read_pair;
+use ferro_dprobes_core::Register;
+use ferro_dprobes_core::Scope;
+use ferro_dprobes_core::World;
 use ferro_sys::cpu;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::mm::nofault;

@@ -9,7 +9,7 @@
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn;
+use ferro_dprobes_core as rpn;
 use ferro_sys::sync::shared_word::Word;
 use kernel::prelude::*;
 

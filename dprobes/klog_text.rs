@@ -5,11 +5,11 @@
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::Entries;
-use ferro_core::rpn::Entry;
-use ferro_core::rpn::RecordHeader;
-use ferro_core::rpn::RecordRef;
-use ferro_core::rpn::Words;
+use ferro_dprobes_core::Entries;
+use ferro_dprobes_core::Entry;
+use ferro_dprobes_core::RecordHeader;
+use ferro_dprobes_core::RecordRef;
+use ferro_dprobes_core::Words;
 use ferro_klog::klog;
 use ferro_sys::sync::shared_word::Word;
 use ferro_sys::trace::tracepoint::TaskInfo;

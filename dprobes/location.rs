@@ -5,8 +5,8 @@
 //! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::PointRef;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::PointRef;
 use kernel::fmt;
 use kernel::prelude::*;
 use kernel::str::CString;

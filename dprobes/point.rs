@@ -7,23 +7,23 @@
 //! is in an NMI, or in code that the program itself uses.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn;
-use ferro_core::rpn::count;
-use ferro_core::rpn::fuse;
-use ferro_core::rpn::run;
-use ferro_core::rpn::End;
-use ferro_core::rpn::Form;
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::Limits;
-use ferro_core::rpn::Memory;
-use ferro_core::rpn::OfWords;
-use ferro_core::rpn::Op;
-use ferro_core::rpn::Outcome;
-use ferro_core::rpn::Pair;
-use ferro_core::rpn::Plain;
-use ferro_core::rpn::PointRef;
-use ferro_core::rpn::Register;
-use ferro_core::rpn::Steps;
+use ferro_dprobes_core as rpn;
+use ferro_dprobes_core::count;
+use ferro_dprobes_core::fuse;
+use ferro_dprobes_core::run;
+use ferro_dprobes_core::End;
+use ferro_dprobes_core::Form;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::Limits;
+use ferro_dprobes_core::Memory;
+use ferro_dprobes_core::OfWords;
+use ferro_dprobes_core::Op;
+use ferro_dprobes_core::Outcome;
+use ferro_dprobes_core::Pair;
+use ferro_dprobes_core::Plain;
+use ferro_dprobes_core::PointRef;
+use ferro_dprobes_core::Register;
+use ferro_dprobes_core::Steps;
 use ferro_kprobe::Next;
 use ferro_kprobe::ProbeCtx;
 use ferro_sys::cpu::with_irqs_off;

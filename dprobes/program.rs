@@ -9,15 +9,15 @@
 //! Contexts: process; sleeps. Locks: those that attaching a point takes.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn;
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::PointRef;
-use ferro_core::rpn::ProgramRef;
-use ferro_core::rpn::SetHeader;
-use ferro_core::rpn::IGNORE_OPCODES;
-use ferro_core::rpn::MERGE;
-use ferro_core::rpn::REPLACE;
-use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_dprobes_core as rpn;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::PointRef;
+use ferro_dprobes_core::ProgramRef;
+use ferro_dprobes_core::SetHeader;
+use ferro_dprobes_core::IGNORE_OPCODES;
+use ferro_dprobes_core::MERGE;
+use ferro_dprobes_core::REPLACE;
+use ferro_dprobes_core::UNSAFE_WRITES;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;

@@ -5,19 +5,19 @@
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::End;
-use ferro_core::rpn::Entries;
-use ferro_core::rpn::Field;
-use ferro_core::rpn::Form;
-use ferro_core::rpn::Outcome;
-use ferro_core::rpn::Plain;
-use ferro_core::rpn::RecordHeader;
-use ferro_core::rpn::Register;
-use ferro_core::rpn::Room;
-use ferro_core::rpn::Target;
-use ferro_core::rpn::World;
-use ferro_core::rpn::FIELDS;
-use ferro_core::rpn::RECORD_LEN;
+use ferro_dprobes_core::End;
+use ferro_dprobes_core::Entries;
+use ferro_dprobes_core::Field;
+use ferro_dprobes_core::Form;
+use ferro_dprobes_core::Outcome;
+use ferro_dprobes_core::Plain;
+use ferro_dprobes_core::RecordHeader;
+use ferro_dprobes_core::Register;
+use ferro_dprobes_core::Room;
+use ferro_dprobes_core::Target;
+use ferro_dprobes_core::World;
+use ferro_dprobes_core::FIELDS;
+use ferro_dprobes_core::RECORD_LEN;
 use ferro_fast_relay::Placed;
 use ferro_sys::trace::tracepoint::TaskInfo;
 

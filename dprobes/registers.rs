@@ -5,7 +5,7 @@
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::Register;
+use ferro_dprobes_core::Register;
 use ferro_kprobe::Next;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::Saved;

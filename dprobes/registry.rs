@@ -14,12 +14,12 @@
 //! memory is freed.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::ProgramRef;
-use ferro_core::rpn::SetHeader;
-use ferro_core::rpn::SetRef;
-use ferro_core::rpn::CODE_MAX;
-use ferro_core::rpn::MERGE;
-use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_dprobes_core::ProgramRef;
+use ferro_dprobes_core::SetHeader;
+use ferro_dprobes_core::SetRef;
+use ferro_dprobes_core::CODE_MAX;
+use ferro_dprobes_core::MERGE;
+use ferro_dprobes_core::UNSAFE_WRITES;
 use ferro_sys::trace::lockdown;
 use kernel::new_mutex;
 use kernel::prelude::*;

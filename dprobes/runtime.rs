@@ -6,9 +6,9 @@
 //! Contexts: making process; the rest any, NMI included.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::Target;
-use ferro_core::rpn::RECORD_LEN;
-use ferro_core::rpn::VARIABLES_MAX;
+use ferro_dprobes_core::Target;
+use ferro_dprobes_core::RECORD_LEN;
+use ferro_dprobes_core::VARIABLES_MAX;
 use ferro_fast_relay::Channel;
 use ferro_sys::sync::shared_word::Word;
 use kernel::prelude::*;

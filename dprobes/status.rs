@@ -5,10 +5,10 @@
 //! Contexts: process; sleeps. Locks: the registry's mutex.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::PointKind;
-use ferro_core::rpn::Target;
-use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::PointKind;
+use ferro_dprobes_core::Target;
+use ferro_dprobes_core::UNSAFE_WRITES;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use kernel::fmt;
 use kernel::fmt::Write;

@@ -3,14 +3,14 @@
 //! Strategies to run the program of a point. One is chosen when the program is loaded.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::only_counts;
-use ferro_core::rpn::Count;
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::Limits;
-use ferro_core::rpn::Plain;
-use ferro_core::rpn::Shape;
-use ferro_core::rpn::Tally;
-use ferro_core::rpn::Target;
+use ferro_dprobes_core::only_counts;
+use ferro_dprobes_core::Count;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::Limits;
+use ferro_dprobes_core::Plain;
+use ferro_dprobes_core::Shape;
+use ferro_dprobes_core::Tally;
+use ferro_dprobes_core::Target;
 
 use crate::runtime::Output;
 

@@ -13,7 +13,7 @@
 //! a list's spin lock, with interrupts off; innermost.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::Target;
+use ferro_dprobes_core::Target;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::sync::shared_word::Word;
 use kernel::alloc::flags::__GFP_NOWARN;

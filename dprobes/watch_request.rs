@@ -6,7 +6,7 @@
 //! Contexts: requesting any, NMI included; the rest process, with the registry's mutex.
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::ProgramRef;
+use ferro_dprobes_core::ProgramRef;
 use ferro_sys::sync::shared_word::Word;
 use kernel::prelude::*;
 

@@ -6,9 +6,9 @@
 //! Locks: [`Buffer::reading`], around each `read()`.
 #![deny(unsafe_code)]
 
-use ferro_core::ring::Ring;
-use ferro_core::ring::Run;
-use ferro_core::ring::Words;
+use ferro_fast_relay_core::ring::Ring;
+use ferro_fast_relay_core::ring::Run;
+use ferro_fast_relay_core::ring::Words;
 use ferro_sys::cpu::irq_work::WithIrqWork;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::fops::events;

@@ -5,7 +5,7 @@
 //! Contexts: process, except where [`ChannelState`] says otherwise. Locks: [`ChannelState::files`].
 #![deny(unsafe_code)]
 
-use ferro_core::ring::Ring;
+use ferro_fast_relay_core::ring::Ring;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::debugfs::DirRef;

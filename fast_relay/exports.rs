@@ -7,11 +7,11 @@
 use core::mem::offset_of;
 use core::ptr::NonNull;
 
-use ferro_core::persistent::checksum::Reason;
-use ferro_core::ring::Header;
-use ferro_core::ring::HEADER_BYTES;
-use ferro_core::ring::TIMED;
-use ferro_core::ring::TIME_BYTES;
+use ferro_fast_relay_core::persistent::checksum::Reason;
+use ferro_fast_relay_core::ring::Header;
+use ferro_fast_relay_core::ring::HEADER_BYTES;
+use ferro_fast_relay_core::ring::TIMED;
+use ferro_fast_relay_core::ring::TIME_BYTES;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::fs::debugfs::DirRef;

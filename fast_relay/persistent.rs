@@ -10,14 +10,14 @@
 //! Contexts: process, except [`dump`]. Locks: [`MEMORIES`], not within other locks.
 #![deny(unsafe_code)]
 
-use ferro_core::persistent::checksum::Reason;
-use ferro_core::persistent::Crc;
-use ferro_core::persistent::Header;
-use ferro_core::persistent::HeaderError;
-use ferro_core::persistent::Layout;
-use ferro_core::persistent::Repair;
-use ferro_core::persistent::NAME_BYTES;
-use ferro_core::ring::Ring;
+use ferro_fast_relay_core::persistent::checksum::Reason;
+use ferro_fast_relay_core::persistent::Crc;
+use ferro_fast_relay_core::persistent::Header;
+use ferro_fast_relay_core::persistent::HeaderError;
+use ferro_fast_relay_core::persistent::Layout;
+use ferro_fast_relay_core::persistent::Repair;
+use ferro_fast_relay_core::persistent::NAME_BYTES;
+use ferro_fast_relay_core::ring::Ring;
 use ferro_sys::cpu;
 use ferro_sys::cpu::task::cond_resched;
 use ferro_sys::cpu::with_irqs_off;

@@ -5,9 +5,9 @@
 //! Contexts: any, NMI included. No locks.
 #![deny(unsafe_code)]
 
-use ferro_core::ring::Header;
-use ferro_core::ring::Refused;
-use ferro_core::ring::TIMED;
+use ferro_fast_relay_core::ring::Header;
+use ferro_fast_relay_core::ring::Refused;
+use ferro_fast_relay_core::ring::TIMED;
 use ferro_sys::cpu;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::CpuId;

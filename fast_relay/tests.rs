@@ -13,8 +13,8 @@ mod suite {
     use crate::Dropped;
     use crate::Mode;
     use crate::Outcome;
-    use ferro_core::ring::Header;
-    use ferro_core::ring::Words;
+    use ferro_fast_relay_core::ring::Header;
+    use ferro_fast_relay_core::ring::Words;
     use ferro_sys::cpu;
     use ferro_sys::cpu::preempt::PreemptOff;
 

@@ -6,7 +6,7 @@
 //! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_core::tramp::MAX_MEMBERS;
+use ferro_ftrace_tramp_core::MAX_MEMBERS;
 use ferro_sys::code::symbols;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;

@@ -8,7 +8,7 @@
 //! - `raw/` has the code that needs `unsafe`; `exports.rs` has the kernel's entry point if the
 //!   engine is built in.
 //!
-//! `ferro_core::tramp` copies trampolines from the kernel's code. `builtin/` is part of the image,
+//! `ferro_ftrace_tramp_core` copies trampolines from the kernel's code. `builtin/` is part of the image,
 //! for kernel symbols that modules cannot use. See `Documentation/ftrace_tramp.rst`.
 
 mod attach;

@@ -6,7 +6,7 @@
 //! `DataLock`, `ftrace_lock`, [`REGISTRY`], the pool's locks, `text_mutex`.
 #![deny(unsafe_code)]
 
-use ferro_core::tramp::Refusal;
+use ferro_ftrace_tramp_core::Refusal;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;

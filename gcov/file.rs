@@ -9,11 +9,11 @@
 //! Contexts: process; sleeps. Locks: the file's mutex, then an owner's.
 #![deny(unsafe_code)]
 
-use ferro_core::gcov::is_profile;
-use ferro_core::gcov::merge;
-use ferro_core::gcov::merge_profiles;
-use ferro_core::gcov::profile_counters;
-use ferro_core::gcov::Gcda;
+use ferro_gcov_core::is_profile;
+use ferro_gcov_core::merge;
+use ferro_gcov_core::merge_profiles;
+use ferro_gcov_core::profile_counters;
+use ferro_gcov_core::Gcda;
 use ferro_sys::sync::refcounted::Shared;
 use kernel::new_mutex;
 use kernel::prelude::*;

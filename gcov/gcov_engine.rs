@@ -10,7 +10,7 @@
 //!   `kernel/gcov/`,
 //! - `raw/` has the code that needs `unsafe`.
 //!
-//! The formats are in `ferro_core::gcov`, the parts that must be in the image in `builtin/`. See
+//! The formats are in `ferro_gcov_core`, the parts that must be in the image in `builtin/`. See
 //! `Documentation/gcov.rst`.
 
 // A built-in engine is never removed and gives nothing back.

@@ -10,7 +10,7 @@
 //! Contexts: process; sleeps, with the registry locked.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::State;
+use ferro_gkhi_core::State;
 use ferro_sys::hook::Chain;
 use ferro_sys::hook::Context;
 use ferro_sys::hook::Exit;

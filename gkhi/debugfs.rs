@@ -8,9 +8,9 @@
 //! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::Op;
-use ferro_core::hooks::Priority;
-use ferro_core::hooks::State;
+use ferro_gkhi_core::Op;
+use ferro_gkhi_core::Priority;
+use ferro_gkhi_core::State;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::fs::uaccess::UserDst;

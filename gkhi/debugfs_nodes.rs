@@ -5,7 +5,7 @@
 //! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::Op;
+use ferro_gkhi_core::Op;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;

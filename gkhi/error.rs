@@ -5,10 +5,10 @@
 //! Contexts: any.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::Denied;
-use ferro_core::hooks::NoMemory;
-use ferro_core::hooks::Refused;
-use ferro_core::hooks::Taken;
+use ferro_gkhi_core::Denied;
+use ferro_gkhi_core::NoMemory;
+use ferro_gkhi_core::Refused;
+use ferro_gkhi_core::Taken;
 use ferro_sys::hook::can_wait;
 use ferro_sys::hook::may_tell;
 use kernel::alloc::AllocError;

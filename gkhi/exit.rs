@@ -9,8 +9,8 @@
 use core::marker::PhantomData;
 use core::panic::Location;
 
-use ferro_core::hooks::Op;
-use ferro_core::hooks::Priority;
+use ferro_gkhi_core::Op;
+use ferro_gkhi_core::Priority;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::hook::points::CpuPrepare;
 use ferro_sys::hook::typed::Answer;

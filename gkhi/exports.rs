@@ -6,8 +6,8 @@
 
 use core::ptr::NonNull;
 
-use ferro_core::hooks::Op;
-use ferro_core::hooks::Priority;
+use ferro_gkhi_core::Op;
+use ferro_gkhi_core::Priority;
 use ferro_sys::hook;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::DeferredRelease;

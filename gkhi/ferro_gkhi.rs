@@ -11,7 +11,7 @@
 //! - debugfs `gkhi/`: `debugfs_nodes.rs` and `debugfs.rs`. The kernel's own hook points:
 //!   `points.c`.
 //!
-//! `ferro_core::hooks` has the rules of the bookkeeping, `ferro_sys::hook` the mechanism, and
+//! `ferro_gkhi_core` has the rules of the bookkeeping, `ferro_sys::hook` the mechanism, and
 //! `raw/` the `unsafe` code of this crate. See `Documentation/gkhi.rst`.
 
 /// Prefix of log messages of this crate.
@@ -42,7 +42,7 @@ pub use exit::disarm;
 pub use exit::AnyExit;
 pub use exit::Builder;
 pub use exit::Registered;
-pub use ferro_core::hooks::Priority;
+pub use ferro_gkhi_core::Priority;
 pub use ferro_sys::declare_hook;
 pub use ferro_sys::define_hook;
 pub use ferro_sys::hook;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists of `ferro_core::hooks`, as vectors of the kernel.
+//! Lists of `ferro_gkhi_core`, as vectors of the kernel.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks;
-use ferro_core::hooks::List;
-use ferro_core::hooks::Lists;
-use ferro_core::hooks::NoMemory;
+use ferro_gkhi_core as hooks;
+use ferro_gkhi_core::List;
+use ferro_gkhi_core::Lists;
+use ferro_gkhi_core::NoMemory;
 use kernel::prelude::*;
 
 use crate::entries::ExitEntry;

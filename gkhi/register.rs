@@ -5,7 +5,7 @@
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::Priority;
+use ferro_gkhi_core::Priority;
 use ferro_sys::hook::is_going;
 use ferro_sys::hook::is_lasting_text;
 use ferro_sys::hook::Condition;

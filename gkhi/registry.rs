@@ -15,8 +15,8 @@
 //! module, or a work item of its own drops it.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::State;
-use ferro_core::hooks::Table;
+use ferro_gkhi_core::State;
+use ferro_gkhi_core::Table;
 use ferro_sys::hook::BusyList;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticGuard;

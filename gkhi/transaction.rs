@@ -5,8 +5,8 @@
 //! Contexts: process; sleeps.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::Op;
-use ferro_core::hooks::State;
+use ferro_gkhi_core::Op;
+use ferro_gkhi_core::State;
 use ferro_sys::hook::RetireList;
 use kernel::prelude::*;
 

@@ -5,7 +5,7 @@
 //! Contexts: process; sleeps. [`release_or_defer`]: any.
 #![deny(unsafe_code)]
 
-use ferro_core::hooks::Op;
+use ferro_gkhi_core::Op;
 use ferro_sys::hook::can_wait;
 use ferro_sys::hook::DeferredRelease;
 use ferro_sys::hook::Module;

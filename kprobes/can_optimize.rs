@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The running kernel's code and tables, for the analysis in `ferro_core::insn::jump`, which finds
+//! The running kernel's code and tables, for the analysis in `ferro_kprobes_core::jump`, which finds
 //! the instructions that a jump can displace.
 //!
 //! Contexts: process; sleeps; with the engine's mutex. Locks, outermost first: jump labels;
@@ -9,12 +9,12 @@
 
 use core::ops::Range;
 
-use ferro_core::insn::jump;
-use ferro_core::insn::jump::Displaced;
-use ferro_core::insn::jump::Entry;
-use ferro_core::insn::jump::Piece;
-use ferro_core::insn::jump::Reserved;
-use ferro_core::insn::jump::Surroundings;
+use ferro_kprobes_core::jump;
+use ferro_kprobes_core::jump::Displaced;
+use ferro_kprobes_core::jump::Entry;
+use ferro_kprobes_core::jump::Piece;
+use ferro_kprobes_core::jump::Reserved;
+use ferro_kprobes_core::jump::Surroundings;
 use ferro_sys::code::kallsyms;
 use ferro_sys::code::kallsyms::NAME_LEN;
 use ferro_sys::code::symbols;

@@ -5,10 +5,10 @@
 //! Contexts: any; the log process, sleeps, with the engine's mutex.
 #![deny(unsafe_code)]
 
-use ferro_core::blacklist_names::Reason;
-use ferro_core::insn::Unprobeable;
 use ferro_kprobes_builtin::raw::blacklist::Forbidden;
 use ferro_kprobes_builtin::raw::blacklist::Rule;
+use ferro_kprobes_core::blacklist_names::Reason;
+use ferro_kprobes_core::Unprobeable;
 use ferro_sys::code::text::NotWritten;
 use kernel::alloc::AllocError;
 use kernel::fmt;

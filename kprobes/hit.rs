@@ -8,11 +8,11 @@
 //! nesting depth.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::jump::JUMP_LEN;
-use ferro_core::insn::Emulation;
 use ferro_kprobes_builtin::raw::current_kprobe;
 use ferro_kprobes_builtin::raw::current_kprobe::End;
 use ferro_kprobes_builtin::raw::current_kprobe::Running;
+use ferro_kprobes_core::jump::JUMP_LEN;
+use ferro_kprobes_core::Emulation;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::code::text;
@@ -53,7 +53,7 @@ pub(crate) struct Hits;
 // has been synchronised without the breakpoint, and `kill()` before the code is freed.
 //
 // Nothing here sleeps, allocates or takes a lock. The code that it runs on cannot be probed
-// (`ferro_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
+// (`ferro_kprobes_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
 // a breakpoint finds a probe running, so that it calls no handler and nothing else with a
 // breakpoint. The same holds at an ftrace site, and there only handlers change registers.
 #[expect(unsafe_code)]

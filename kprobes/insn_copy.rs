@@ -6,13 +6,13 @@
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::relocate;
-use ferro_core::insn::Compute;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Probe;
-use ferro_core::insn::RelocateError;
-use ferro_core::insn::Unprobeable;
 use ferro_core::insn::MAX_LEN;
+use ferro_kprobes_core::relocate;
+use ferro_kprobes_core::Compute;
+use ferro_kprobes_core::Probe;
+use ferro_kprobes_core::RelocateError;
+use ferro_kprobes_core::Unprobeable;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::mm::exec_pool;

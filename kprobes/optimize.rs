@@ -7,7 +7,7 @@
 //! `registry.rs`.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::jump::Displaced;
+use ferro_kprobes_core::jump::Displaced;
 use ferro_sys::code::jump_site::jump_all;
 use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;

@@ -6,12 +6,12 @@
 #![deny(unsafe_code)]
 
 use crate::raw::kprobe::Kprobe;
-use ferro_core::blacklist_names;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Probe;
-use ferro_core::insn::Unprobeable;
 use ferro_core::insn::MAX_LEN;
 use ferro_kprobes_builtin::raw::blacklist;
+use ferro_kprobes_core::blacklist_names;
+use ferro_kprobes_core::Probe;
+use ferro_kprobes_core::Unprobeable;
 use ferro_sys::code::kallsyms;
 use ferro_sys::code::symbols;
 use ferro_sys::code::symbols::Description;

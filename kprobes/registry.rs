@@ -10,7 +10,7 @@
 //! `text_mutex`.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::jump::MAX_DISPLACED;
+use ferro_kprobes_core::jump::MAX_DISPLACED;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::sync::rcu_tasks;
 use kernel::prelude::*;

@@ -13,7 +13,7 @@
 //! Contexts: process, sleeps; with the engine's mutex. Locks inside of it as in `registry.rs`.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::jump::MAX_DISPLACED;
+use ferro_kprobes_core::jump::MAX_DISPLACED;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;

@@ -4,7 +4,7 @@
 //! channel.
 //!
 //! debugfs `ferrotrace_ftrace_functions/` has `control` and the files of the channel. `control`
-//! takes one command a line (`ferro_core::function_command`) and shows the session's state.
+//! takes one command a line (`ferro_ftrace_functions_core`) and shows the session's state.
 //! `ferrotrace trace functions` uses them; see `Documentation/ferrotrace.rst`.
 //!
 //! One `ferro_ftrace::Tracer` counts calls. One `struct fprobe`, the kernel's probe on entry and

@@ -5,10 +5,10 @@
 //! Contexts: process. Locks, outermost first: a session's state, `is_running`, ftrace's locks.
 #![deny(unsafe_code)]
 
-use ferro_core::function_command::Addresses;
-use ferro_core::function_command::Command;
-use ferro_core::function_command::Mode;
 use ferro_fast_relay::Channel;
+use ferro_ftrace_functions_core::Addresses;
+use ferro_ftrace_functions_core::Command;
+use ferro_ftrace_functions_core::Mode;
 use ferro_sys::cpu::task;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use kernel::fmt;

@@ -5,11 +5,11 @@
 //! Contexts: handlers any that ftrace traces, NMI included; the rest process.
 #![deny(unsafe_code)]
 
-use ferro_core::function_command::Mode;
 use ferro_fast_relay::Channel;
 use ferro_ftrace::FunctionCall;
 use ferro_ftrace::TraceHandler;
 use ferro_ftrace::Tracer;
+use ferro_ftrace_functions_core::Mode;
 use ferro_sys::cpu::task;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::sync::deferred_drop::Deferred;

@@ -5,16 +5,16 @@
 //! Contexts: any, NMI included; making one process.
 #![deny(unsafe_code)]
 
-use ferro_core::probe_args::Arg;
-use ferro_core::probe_args::Args;
-use ferro_core::probe_args::Condition;
-use ferro_core::probe_args::Env;
-use ferro_core::probe_args::Hit;
-use ferro_core::probe_args::Register as Name;
-use ferro_core::probe_args::Type;
 use ferro_fast_relay::Placed;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::Register;
+use ferro_kprobe_events_core::probe_args::Arg;
+use ferro_kprobe_events_core::probe_args::Args;
+use ferro_kprobe_events_core::probe_args::Condition;
+use ferro_kprobe_events_core::probe_args::Env;
+use ferro_kprobe_events_core::probe_args::Hit;
+use ferro_kprobe_events_core::probe_args::Register as Name;
+use ferro_kprobe_events_core::probe_args::Type;
 use ferro_sys::cpu;
 use ferro_sys::cpu::task;
 use ferro_sys::cpu::CpuId;

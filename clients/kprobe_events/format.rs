@@ -5,10 +5,10 @@
 //! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_core::probe_args::Arg;
-use ferro_core::probe_args::Args;
-use ferro_core::probe_args::Show;
-use ferro_core::probe_args::Type;
+use ferro_kprobe_events_core::probe_args::Arg;
+use ferro_kprobe_events_core::probe_args::Args;
+use ferro_kprobe_events_core::probe_args::Show;
+use ferro_kprobe_events_core::probe_args::Type;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use kernel::fmt;
 use kernel::fmt::Write;

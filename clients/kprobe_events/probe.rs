@@ -5,8 +5,6 @@
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
-use ferro_core::probe_args::AREA_MAX;
-use ferro_core::probe_command::Kind;
 use ferro_fast_relay::Channel;
 use ferro_fast_relay::Outcome;
 use ferro_kprobe::Keep;
@@ -17,6 +15,8 @@ use ferro_kprobe::ProbeError;
 use ferro_kprobe::ProbeHandler;
 use ferro_kprobe::Retprobe;
 use ferro_kprobe::RetprobeHandler;
+use ferro_kprobe_events_core::probe_args::AREA_MAX;
+use ferro_kprobe_events_core::probe_command::Kind;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::prelude::*;

@@ -10,11 +10,11 @@
 
 use core::mem::offset_of;
 
-use ferro_core::probe_command::Kind;
 use ferro_fast_relay::Placed;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::Register;
 use ferro_kprobe::Saved;
+use ferro_kprobe_events_core::probe_command::Kind;
 use ferro_sys::cpu;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use ferro_sys::trace::tracepoint::COMM_LEN;

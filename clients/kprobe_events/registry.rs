@@ -8,12 +8,12 @@
 use core::cmp::Ordering;
 use core::iter::Peekable;
 
-use ferro_core::probe_args::Args;
-use ferro_core::probe_command::lines;
-use ferro_core::probe_command::Command;
-use ferro_core::probe_command::Kind;
 use ferro_fast_relay::Channel;
 use ferro_kprobe::ProbeError;
+use ferro_kprobe_events_core::probe_args::Args;
+use ferro_kprobe_events_core::probe_command::lines;
+use ferro_kprobe_events_core::probe_command::Command;
+use ferro_kprobe_events_core::probe_command::Kind;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::trace::lockdown;
 use kernel::fmt;

@@ -23,7 +23,7 @@ unsigned short ferro_dprobes_segment(const struct pt_regs *regs, bool stack);
 unsigned int ferro_dprobes_uid(void);
 
 /*
- * Reads a register that pt_regs lacks, by its number in ferro_core::rpn::Register. Returns false if
+ * Reads a register that pt_regs lacks, by its number in ferro_dprobes_core::Register. Returns false if
  * there is no such register. Context: any, on one CPU.
  */
 bool ferro_dprobes_register(unsigned int number, unsigned long *value);

@@ -5,8 +5,8 @@
 //!
 //! Contexts: any, NMI included.
 
-use ferro_core::rpn::Outcome;
-use ferro_core::rpn::EXITS;
+use ferro_dprobes_core::Outcome;
+use ferro_dprobes_core::EXITS;
 use kernel::bindings;
 use kernel::prelude::*;
 

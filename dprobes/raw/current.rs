@@ -4,7 +4,7 @@
 //!
 //! Contexts: any, NMI included, on one CPU.
 
-use ferro_core::rpn::Register;
+use ferro_dprobes_core::Register;
 use kernel::bindings;
 use kernel::task::Task;
 

@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use ferro_core::rpn::Register;
+use ferro_dprobes_core::Register;
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 

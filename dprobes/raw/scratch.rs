@@ -8,7 +8,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering;
 
-use ferro_core::rpn::Memory;
+use ferro_dprobes_core::Memory;
 use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::possible;
 use ferro_sys::cpu::preempt::PreemptOff;

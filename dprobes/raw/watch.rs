@@ -4,7 +4,7 @@
 //!
 //! Contexts: callbacks as an NMI's, with interrupts off; the rest process.
 
-use ferro_core::rpn::PointKind;
+use ferro_dprobes_core::PointKind;
 use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_int;

@@ -4,16 +4,16 @@
 //!
 //! Contexts: process, except sealing, which runs in any. No locks.
 
-use ferro_core::persistent::checksum::Reason;
-use ferro_core::persistent::checksum::Sealing;
-use ferro_core::persistent::Header;
-use ferro_core::persistent::HeaderError;
-use ferro_core::persistent::Layout;
-use ferro_core::persistent::Memory;
-use ferro_core::persistent::MemoryMut;
-use ferro_core::persistent::Repair;
-use ferro_core::persistent::COPIES;
-use ferro_core::persistent::COPY_BYTES;
+use ferro_fast_relay_core::persistent::checksum::Reason;
+use ferro_fast_relay_core::persistent::checksum::Sealing;
+use ferro_fast_relay_core::persistent::Header;
+use ferro_fast_relay_core::persistent::HeaderError;
+use ferro_fast_relay_core::persistent::Layout;
+use ferro_fast_relay_core::persistent::Memory;
+use ferro_fast_relay_core::persistent::MemoryMut;
+use ferro_fast_relay_core::persistent::Repair;
+use ferro_fast_relay_core::persistent::COPIES;
+use ferro_fast_relay_core::persistent::COPY_BYTES;
 use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::mm::pages::MemRange;

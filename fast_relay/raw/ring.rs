@@ -11,16 +11,16 @@
 use core::mem::offset_of;
 use core::ptr::NonNull;
 
-use ferro_core::ring::Header;
-use ferro_core::ring::LocalWords;
-use ferro_core::ring::Padding;
-use ferro_core::ring::Ring;
-use ferro_core::ring::Run;
-use ferro_core::ring::Sample;
-use ferro_core::ring::Word;
-use ferro_core::ring::Words;
-use ferro_core::ring::HEADER_BYTES;
-use ferro_core::ring::PADDING;
+use ferro_fast_relay_core::ring::Header;
+use ferro_fast_relay_core::ring::LocalWords;
+use ferro_fast_relay_core::ring::Padding;
+use ferro_fast_relay_core::ring::Ring;
+use ferro_fast_relay_core::ring::Run;
+use ferro_fast_relay_core::ring::Sample;
+use ferro_fast_relay_core::ring::Word;
+use ferro_fast_relay_core::ring::Words;
+use ferro_fast_relay_core::ring::HEADER_BYTES;
+use ferro_fast_relay_core::ring::PADDING;
 use ferro_sys::cpu;
 use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::task::cond_resched_killable;

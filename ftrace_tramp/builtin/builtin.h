@@ -25,7 +25,7 @@ extern struct mutex ferro_tramp_mutex;
 int ferro_tramp_start(void);
 
 /*
- * Labels of ftrace_caller or ftrace_regs_caller, explained in rust/core/tramp/template.rs. @direct
+ * Labels of ftrace_caller or ftrace_regs_caller, explained in ftrace_tramp/core/template.rs. @direct
  * is 0 if there is none.
  */
 struct ferro_tramp_labels {

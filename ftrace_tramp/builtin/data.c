@@ -606,7 +606,7 @@ unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip)
 	return entry && entry->stub > NO_STUB ? entry->stub : ops->ops.trampoline;
 }
 
-/* movabs $data, %r11; jmp trampoline: rust/core/tramp/stub.rs */
+/* movabs $data, %r11; jmp trampoline: ftrace_tramp/core/stub.rs */
 #define STUB_LOAD 10
 #define STUB_LEN (STUB_LOAD + JMP32_INSN_SIZE)
 

@@ -8,10 +8,10 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use ferro_core::tramp::stub;
-use ferro_core::tramp::CallTarget;
-use ferro_core::tramp::JumpTarget;
-use ferro_core::tramp::STUB_LEN;
+use ferro_ftrace_tramp_core::stub;
+use ferro_ftrace_tramp_core::CallTarget;
+use ferro_ftrace_tramp_core::JumpTarget;
+use ferro_ftrace_tramp_core::STUB_LEN;
 use ferro_sys::code::text::TextMutex;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;

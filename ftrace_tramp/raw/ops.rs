@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use ferro_core::tramp::CallTarget;
+use ferro_ftrace_tramp_core::CallTarget;
 use ferro_sys::same_offset;
 use kernel::bindings;
 

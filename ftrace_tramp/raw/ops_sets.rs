@@ -10,16 +10,16 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use ferro_core::tramp::Change;
-use ferro_core::tramp::Event;
-use ferro_core::tramp::Ftrace;
-use ferro_core::tramp::Members;
-use ferro_core::tramp::Place;
-use ferro_core::tramp::Places;
-use ferro_core::tramp::Sets;
-use ferro_core::tramp::MANY;
-use ferro_core::tramp::MAX_MEMBERS;
-use ferro_core::tramp::MAX_SETS;
+use ferro_ftrace_tramp_core::Change;
+use ferro_ftrace_tramp_core::Event;
+use ferro_ftrace_tramp_core::Ftrace;
+use ferro_ftrace_tramp_core::Members;
+use ferro_ftrace_tramp_core::Place;
+use ferro_ftrace_tramp_core::Places;
+use ferro_ftrace_tramp_core::Sets;
+use ferro_ftrace_tramp_core::MANY;
+use ferro_ftrace_tramp_core::MAX_MEMBERS;
+use ferro_ftrace_tramp_core::MAX_SETS;
 use kernel::bindings;
 use kernel::prelude::*;
 

@@ -8,8 +8,8 @@
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use ferro_core::tramp::CallTarget;
-use ferro_core::tramp::Third;
+use ferro_ftrace_tramp_core::CallTarget;
+use ferro_ftrace_tramp_core::Third;
 use kernel::bindings;
 use kernel::prelude::*;
 

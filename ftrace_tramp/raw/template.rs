@@ -4,10 +4,10 @@
 //!
 //! Contexts: process, sleeps.
 
-use ferro_core::tramp::Labels;
-use ferro_core::tramp::Refusal;
-use ferro_core::tramp::Template;
-use ferro_core::tramp::MAX_TEMPLATE;
+use ferro_ftrace_tramp_core::Labels;
+use ferro_ftrace_tramp_core::Refusal;
+use ferro_ftrace_tramp_core::Template;
+use ferro_ftrace_tramp_core::MAX_TEMPLATE;
 use ferro_sys::code::text::read_text;
 use ferro_sys::code::text::TextMutex;
 use kernel::bindings;

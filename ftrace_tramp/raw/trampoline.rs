@@ -7,13 +7,13 @@
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use ferro_core::tramp;
-use ferro_core::tramp::CallTarget;
-use ferro_core::tramp::Ending;
-use ferro_core::tramp::JumpTarget;
-use ferro_core::tramp::Third;
-use ferro_core::tramp::WriteError;
-use ferro_core::tramp::MAX_TEMPLATE;
+use ferro_ftrace_tramp_core as tramp;
+use ferro_ftrace_tramp_core::CallTarget;
+use ferro_ftrace_tramp_core::Ending;
+use ferro_ftrace_tramp_core::JumpTarget;
+use ferro_ftrace_tramp_core::Third;
+use ferro_ftrace_tramp_core::WriteError;
+use ferro_ftrace_tramp_core::MAX_TEMPLATE;
 use ferro_sys::code::text::TextMutex;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;

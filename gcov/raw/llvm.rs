@@ -4,8 +4,8 @@
 //!
 //! Contexts: process; sleeps.
 
-use ferro_core::gcov::Identity;
-use ferro_core::gcov::LlvmFunction;
+use ferro_gcov_core::Identity;
+use ferro_gcov_core::LlvmFunction;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_void;

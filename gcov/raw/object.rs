@@ -7,19 +7,19 @@
 
 use core::ops::Deref;
 
-use ferro_core::gcov::Info;
-use ferro_core::gcov::Kind;
-use ferro_core::gcov::LlvmFile;
-use ferro_core::gcov::LlvmFunction;
-use ferro_core::gcov::Memory;
-use ferro_core::gcov::Part;
-use ferro_core::gcov::Profile;
-use ferro_core::gcov::ProfileRefusal;
-use ferro_core::gcov::Refusal;
-use ferro_core::gcov::Section;
-use ferro_core::gcov::Sections;
-use ferro_core::gcov::Version;
-use ferro_core::gcov::PROFILE_VERSION;
+use ferro_gcov_core::Info;
+use ferro_gcov_core::Kind;
+use ferro_gcov_core::LlvmFile;
+use ferro_gcov_core::LlvmFunction;
+use ferro_gcov_core::Memory;
+use ferro_gcov_core::Part;
+use ferro_gcov_core::Profile;
+use ferro_gcov_core::ProfileRefusal;
+use ferro_gcov_core::Refusal;
+use ferro_gcov_core::Section;
+use ferro_gcov_core::Sections;
+use ferro_gcov_core::Version;
+use ferro_gcov_core::PROFILE_VERSION;
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;

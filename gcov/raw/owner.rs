@@ -7,9 +7,9 @@
 
 use core::num::NonZeroUsize;
 
-use ferro_core::gcov::Memory;
-use ferro_core::gcov::MergeFunction;
-use ferro_core::gcov::Unreadable;
+use ferro_gcov_core::Memory;
+use ferro_gcov_core::MergeFunction;
+use ferro_gcov_core::Unreadable;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;

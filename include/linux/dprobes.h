@@ -45,7 +45,7 @@ void dprobes_unregister_call(unsigned int number);
  * @major: the major number of its record
  * @minor: the minor number
  * @log: its logged entries: a byte with their kind, two bytes with a length, and as many
- *	bytes, or eight with an address where the length is 0xffff (``rust/core/rpn/record.rs``
+ *	bytes, or eight with an address where the length is 0xffff (``dprobes/core/record.rs``
  *	has the kinds); valid during the call
  * @len: the bytes of @log
  */

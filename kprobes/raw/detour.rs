@@ -15,11 +15,11 @@
 
 use core::mem::offset_of;
 
-use ferro_core::insn::jump::Branch;
-use ferro_core::insn::jump::Displaced;
-use ferro_core::insn::jump::Frame;
-use ferro_core::insn::jump::Reason;
 use ferro_kprobes_builtin::raw::current_kprobe;
+use ferro_kprobes_core::jump::Branch;
+use ferro_kprobes_core::jump::Displaced;
+use ferro_kprobes_core::jump::Frame;
+use ferro_kprobes_core::jump::Reason;
 use ferro_sys::code::jump_site::JumpBatch;
 use ferro_sys::code::jump_site::JumpedSite;
 use ferro_sys::code::regs::Regs;

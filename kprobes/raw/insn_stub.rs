@@ -5,11 +5,11 @@
 //!
 //! Contexts: making it process, sleeps; running it the trap, also within NMIs.
 
-use ferro_core::insn::write_apart;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Platform;
-use ferro_core::insn::Saved;
-use ferro_core::insn::MAX_APART;
+use ferro_kprobes_core::write_apart;
+use ferro_kprobes_core::Platform;
+use ferro_kprobes_core::Saved;
+use ferro_kprobes_core::MAX_APART;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::mm::exec_pool;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Executes an instruction within the trap, on the registers that the trap has saved.
- * ferro_core::insn::write_apart() has generated the code that does it.
+ * ferro_kprobes_core::write_apart() has generated the code that does it.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>

@@ -19,10 +19,10 @@
 //! Contexts: any.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::jump::Displaced;
-use ferro_core::insn::jump::JUMP_LEN;
-use ferro_core::insn::Compute;
-use ferro_core::insn::Emulation;
+use ferro_kprobes_core::jump::Displaced;
+use ferro_kprobes_core::jump::JUMP_LEN;
+use ferro_kprobes_core::Compute;
+use ferro_kprobes_core::Emulation;
 use ferro_sys::sync::shared_word::Word;
 
 use super::insn_stub::StubRunner;

@@ -10,11 +10,11 @@ use core::mem::offset_of;
 use core::ops::Deref;
 use core::ops::DerefMut;
 
-use ferro_core::insn::Arithmetic;
-use ferro_core::insn::Fault;
-use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
 use ferro_kprobes_builtin::raw::extable;
+use ferro_kprobes_core::Arithmetic;
+use ferro_kprobes_core::Fault;
+use ferro_kprobes_core::Machine;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::sync::shared_word;
 use kernel::bindings;

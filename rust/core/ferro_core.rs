@@ -9,15 +9,5 @@
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
-pub mod blacklist_names;
-pub mod function_command;
-pub mod gcov;
-pub mod hooks;
 pub mod insn;
-pub mod persistent;
-pub mod probe_args;
-pub mod probe_command;
 pub mod relay;
-pub mod ring;
-pub mod rpn;
-pub mod tramp;

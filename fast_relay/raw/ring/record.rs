@@ -9,14 +9,14 @@ use core::ptr::NonNull;
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering;
 
-use ferro_core::ring::Header;
-use ferro_core::ring::Refused;
-use ferro_core::ring::Word;
-use ferro_core::ring::DISCARDED;
-use ferro_core::ring::HEADER_BYTES;
-use ferro_core::ring::OPEN;
-use ferro_core::ring::TIMED;
-use ferro_core::ring::TIME_BYTES;
+use ferro_fast_relay_core::ring::Header;
+use ferro_fast_relay_core::ring::Refused;
+use ferro_fast_relay_core::ring::Word;
+use ferro_fast_relay_core::ring::DISCARDED;
+use ferro_fast_relay_core::ring::HEADER_BYTES;
+use ferro_fast_relay_core::ring::OPEN;
+use ferro_fast_relay_core::ring::TIMED;
+use ferro_fast_relay_core::ring::TIME_BYTES;
 use ferro_sys::cpu;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::time::mono_fast_ns;
@@ -382,8 +382,8 @@ impl Data<'_> {
 mod suite {
     use super::*;
     use crate::raw::ring::RingMem;
-    use ferro_core::ring::Ring;
-    use ferro_core::ring::Words;
+    use ferro_fast_relay_core::ring::Ring;
+    use ferro_fast_relay_core::ring::Words;
     use ferro_sys::cpu::HotplugOff;
     use ferro_sys::sync::refcounted::Shared;
     use kernel::sync::atomic::Atomic;

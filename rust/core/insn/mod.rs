@@ -5,16 +5,8 @@
 //! - [`Insn::decode`] finds the parts of an instruction: prefixes, opcode, ModRM, displacement,
 //!   immediate.
 //! - [`Insn::flow`] returns the control flow after it.
-//! - [`relocate`] copies one with the same effect to another address.
-//! - [`Probe::of`] returns how a probe executes one: by emulation, from a copy, or not at all and
-//!   by which rule.
-//! - [`Emulation`] executes one on a [`Machine`].
 //! - [`Insn::cannot_fault`] returns true if one is surely executed.
-//! - [`Compute`] executes one in the trap that a copy could execute, too.
-//! - [`write_apart`] writes a stub that executes one that [`Uses`] knows.
-//! - [`Uses`] has the registers that one reads and writes.
 //! - [`Boundaries`] decodes code linearly.
-//! - [`jump::displaceable`] checks if a jump can replace the code at an address.
 //!
 //! The decoder knows the operand bytes of each opcode. It does not decide if a CPU has the
 //! instruction: `vaddps` with reserved bits set has a length. In the maps into which vendors put
@@ -26,29 +18,17 @@
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, for any bytes.
 
-mod alu;
 mod boundaries;
 mod decode;
-mod emulate;
 mod flow;
-pub mod jump;
 mod no_fault;
 mod operands;
-mod probe;
-mod reg_use;
-mod relocate;
-mod stub;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use alu::Arithmetic;
-pub use alu::Compute;
 pub use boundaries::Boundaries;
 pub use decode::DecodeError;
-pub use emulate::Emulation;
-pub use emulate::Fault;
-pub use emulate::Machine;
 pub use flow::Condition;
 pub use flow::Flow;
 pub use flow::LoopKind;
@@ -62,17 +42,6 @@ pub use operands::Prefixes;
 pub use operands::Register;
 pub use operands::Repeat;
 pub use operands::Segment;
-pub use probe::Probe;
-pub use probe::Step;
-pub use probe::Unprobeable;
-pub use reg_use::Uses;
-pub use relocate::relocate;
-pub use relocate::RelocateError;
-pub use stub::write_apart;
-pub use stub::Apart;
-pub use stub::Platform;
-pub use stub::Saved;
-pub use stub::MAX_APART;
 
 /// Maximum length of an instruction, in bytes; the CPU refuses a longer one.
 pub const MAX_LEN: usize = 15;

@@ -254,12 +254,12 @@ impl Insn {
     }
 
     /// Returns the address after an instruction at `address`.
-    pub(super) fn next(&self, address: u64) -> u64 {
+    pub fn next(&self, address: u64) -> u64 {
         address.wrapping_add(u64::from(self.len))
     }
 
     /// Returns an address, truncated to the instruction's address size.
-    pub(super) fn truncated(&self, address: u64) -> u64 {
+    pub fn truncated(&self, address: u64) -> u64 {
         match self.prefixes.address_size {
             true => address & 0xffff_ffff,
             false => address,
@@ -267,44 +267,44 @@ impl Insn {
     }
 
     /// Returns REX.W, or its equivalent in other encodings.
-    pub(super) fn is_wide(&self) -> bool {
+    pub fn is_wide(&self) -> bool {
         self.rex & 8 != 0
     }
 
     /// Returns true if operands have 16 bits.
-    pub(super) fn is_word(&self) -> bool {
+    pub fn is_word(&self) -> bool {
         self.prefixes.operand_size && !self.is_wide()
     }
 
     /// Returns true if it has a prefix that makes it another instruction in some maps: 66, f2 or
     /// f3.
-    pub(super) fn has_mandatory_prefix(&self) -> bool {
+    pub fn has_mandatory_prefix(&self) -> bool {
         self.prefixes.operand_size || self.prefixes.repeat.is_some()
     }
 
     /// Returns true for `jmpabs`, and false for the `mov` with the same opcode.
-    pub(super) fn is_jmpabs(&self) -> bool {
+    pub fn is_jmpabs(&self) -> bool {
         self.encoding == Encoding::Rex2 && self.map == 0 && self.opcode() == 0xa1
     }
 
     /// Returns true if the opcode is in one of the old maps, which have the one-byte opcodes and
     /// the branches.
-    pub(super) fn is_legacy(&self) -> bool {
+    pub fn is_legacy(&self) -> bool {
         matches!(self.encoding, Encoding::Legacy | Encoding::Rex2)
     }
 
     /// Returns the register of ModRM.rm, of an opcode or of SIB.base.
-    pub(super) fn base_register(&self, low: u8) -> Register {
+    pub fn base_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 1) << 3 | (self.rex & 0x10))
     }
 
     /// Returns the register of ModRM.reg, for an instruction without REX2.
-    pub(super) fn reg_register(&self, low: u8) -> Register {
+    pub fn reg_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 4) << 1)
     }
 
     /// Returns the register of SIB.index.
-    pub(super) fn index_register(&self, low: u8) -> Register {
+    pub fn index_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 2) << 2 | (self.rex & 0x20) >> 1)
     }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 use ferrotrace::dprobes::lang::diagnostic::render;
 use ferrotrace::dprobes::lang::parse::parse;
 use ferrotrace::dprobes::lang::program::Program;

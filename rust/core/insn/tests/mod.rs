@@ -3,13 +3,9 @@
 //! Tests of single cases from the manuals. The comparisons with other decoders, with the text of
 //! kernels and with the CPU are in `tools/testing/host`.
 
-mod apart;
 mod decode;
-mod emulate;
 mod faults;
 mod flow;
-mod probe;
-mod relocate;
 
 use super::*;
 

@@ -12,8 +12,8 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
-use ferro_core::gcov::profile_names;
-use ferro_core::gcov::set_profile_counters;
+use ferro_gcov_core::profile_names;
+use ferro_gcov_core::set_profile_counters;
 
 use super::binaries::Binaries;
 use super::control::Control;

@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 
 use ferro_core::insn::MAX_LEN;
-use ferro_core::rpn::CODE_MAX;
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::PointKind;
-use ferro_core::rpn::SetRef;
+use ferro_dprobes_core::CODE_MAX;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::PointKind;
+use ferro_dprobes_core::SetRef;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -162,11 +162,11 @@ fn programs(
 
 #[cfg(test)]
 mod tests {
-    use ferro_core::rpn::Header;
-    use ferro_core::rpn::Insn;
-    use ferro_core::rpn::Op;
-    use ferro_core::rpn::Point;
-    use ferro_core::rpn::SetHeader;
+    use ferro_dprobes_core::Header;
+    use ferro_dprobes_core::Insn;
+    use ferro_dprobes_core::Op;
+    use ferro_dprobes_core::Point;
+    use ferro_dprobes_core::SetHeader;
 
     use super::*;
 

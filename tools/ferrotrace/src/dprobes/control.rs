@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use ferro_core::rpn::ModuleKind;
+use ferro_dprobes_core::ModuleKind;
 use nix::errno::Errno;
 use nix::fcntl::Flock;
 use nix::fcntl::FlockArg;

@@ -6,12 +6,12 @@
 
 use std::fmt::Write;
 
-use ferro_core::rpn::Entry;
-use ferro_core::rpn::Exception;
-use ferro_core::rpn::Fault;
-use ferro_core::rpn::Field;
-use ferro_core::rpn::RecordRef;
-use ferro_core::rpn::Words;
+use ferro_dprobes_core::Entry;
+use ferro_dprobes_core::Exception;
+use ferro_dprobes_core::Fault;
+use ferro_dprobes_core::Field;
+use ferro_dprobes_core::RecordRef;
+use ferro_dprobes_core::Words;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -183,7 +183,7 @@ fn entry_json(entry: Entry<'_>) -> Value {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use ferro_core::rpn::RecordHeader;
+    use ferro_dprobes_core::RecordHeader;
 
     fn entry(token: u8, data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![token];

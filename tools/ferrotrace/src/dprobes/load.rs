@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::path::PathBuf;
 
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::SetHeader;
-use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::SetHeader;
+use ferro_dprobes_core::UNSAFE_WRITES;
 
 use super::error::Error;
 use super::error::Result;

@@ -4,8 +4,8 @@
 
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::CODE_MAX;
-use ferro_core::rpn::SetRef;
+use ferro_dprobes_core::CODE_MAX;
+use ferro_dprobes_core::SetRef;
 
 use super::control::Control;
 use super::error::Error;

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::Point;
-use ferro_core::rpn::PointKind;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::Point;
+use ferro_dprobes_core::PointKind;
 
 use super::kallsyms::Kallsyms;
 use super::lang::diagnostic::Diagnostic;
@@ -336,7 +336,7 @@ impl Locator {
     }
 
     /// An instruction, with the address of the symbol that it pushes.
-    fn command(&self, command: &Command) -> Result<ferro_core::rpn::Insn> {
+    fn command(&self, command: &Command) -> Result<ferro_dprobes_core::Insn> {
         let Some(symbol) = &command.symbol else {
             return Ok(command.insn);
         };
@@ -366,7 +366,7 @@ impl Locator {
             );
         }
         let address = found.address.wrapping_add(command.insn.word());
-        Ok(ferro_core::rpn::Insn::push(address))
+        Ok(ferro_dprobes_core::Insn::push(address))
     }
 
     /// A place in the kernel or a module. May warn.

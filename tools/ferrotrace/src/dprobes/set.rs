@@ -6,16 +6,16 @@
 
 use std::collections::BTreeSet;
 
-use ferro_core::rpn::CODE_MAX;
-use ferro_core::rpn::Header;
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::Point;
-use ferro_core::rpn::PointSource;
-use ferro_core::rpn::ProgramSource;
-use ferro_core::rpn::Refusal;
-use ferro_core::rpn::SetHeader;
-use ferro_core::rpn::SetRef;
-use ferro_core::rpn::encode;
+use ferro_dprobes_core::CODE_MAX;
+use ferro_dprobes_core::Header;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::Point;
+use ferro_dprobes_core::PointSource;
+use ferro_dprobes_core::ProgramSource;
+use ferro_dprobes_core::Refusal;
+use ferro_dprobes_core::SetHeader;
+use ferro_dprobes_core::SetRef;
+use ferro_dprobes_core::encode;
 use thiserror::Error;
 
 /// A point.

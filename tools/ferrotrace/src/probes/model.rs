@@ -7,8 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ferro_core::probe_args::Arg;
-use ferro_core::probe_args::Args;
+use ferro_kprobe_events_core::probe_args::Arg;
+use ferro_kprobe_events_core::probe_args::Args;
 use serde::Serialize;
 use serde::Serializer;
 use thiserror::Error;

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::fmt::Write;
 
-use ferro_core::probe_args::Show;
-use ferro_core::probe_args::Type;
+use ferro_kprobe_events_core::probe_args::Show;
+use ferro_kprobe_events_core::probe_args::Type;
 use nix::errno::Errno;
 use serde_json::Map;
 use serde_json::json;

@@ -12,12 +12,12 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ferro_core::probe_args::AREA_MAX;
-use ferro_core::probe_args::ARGS_MAX;
-use ferro_core::probe_args::Args;
-use ferro_core::probe_args::CONDITIONS_MAX;
-use ferro_core::probe_args::Fetch;
-use ferro_core::probe_args::NAME_MAX;
+use ferro_kprobe_events_core::probe_args::AREA_MAX;
+use ferro_kprobe_events_core::probe_args::ARGS_MAX;
+use ferro_kprobe_events_core::probe_args::Args;
+use ferro_kprobe_events_core::probe_args::CONDITIONS_MAX;
+use ferro_kprobe_events_core::probe_args::Fetch;
+use ferro_kprobe_events_core::probe_args::NAME_MAX;
 use thiserror::Error;
 
 use super::blacklist::Blacklist;

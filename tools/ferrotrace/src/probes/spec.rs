@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use ferro_core::probe_args::Type;
+use ferro_kprobe_events_core::probe_args::Type;
 use thiserror::Error;
 
 use super::model::Kind;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * Program that compilers instrument for the tests of rust/core/gcov: loops, conditions, values,
+ * Program that compilers instrument for the tests of gcov/core: loops, conditions, values,
  * calls through pointers, a function that never runs.
  * It includes no header of the system, so that a compiler is enough. Arguments change the executed
  * code.

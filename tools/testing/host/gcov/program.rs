@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Program that rustc instruments for the tests of rust/core/gcov.
+//! Program that rustc instruments for the tests of gcov/core.
 
 #![no_std]
 

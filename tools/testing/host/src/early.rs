@@ -3,10 +3,10 @@
 //! Code of a kernel's image that a CPU executes before it can handle breakpoints, found by
 //! following the code from its start; and the probeable part of it.
 
-use ferro_core::blacklist_names;
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Target;
+use ferro_kprobes_core::blacklist_names;
 use object::Object as _;
 use object::ObjectSection as _;
 use object::ObjectSymbol as _;

@@ -4,13 +4,13 @@
 //! instructions.
 
 use crate::vmlinux::Vmlinux;
-use ferro_core::insn::jump::Displaced;
-use ferro_core::insn::jump::Entry;
-use ferro_core::insn::jump::Found;
-use ferro_core::insn::jump::Piece;
-use ferro_core::insn::jump::Reason;
-use ferro_core::insn::jump::displaceable_alone;
-use ferro_core::insn::jump::search;
+use ferro_kprobes_core::jump::Displaced;
+use ferro_kprobes_core::jump::Entry;
+use ferro_kprobes_core::jump::Found;
+use ferro_kprobes_core::jump::Piece;
+use ferro_kprobes_core::jump::Reason;
+use ferro_kprobes_core::jump::displaceable_alone;
+use ferro_kprobes_core::jump::search;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ impl Function {
         }
     }
 
-    /// Returns the result of [`displaceable`](ferro_core::insn::jump::displaceable) for an address
+    /// Returns the result of [`displaceable`](ferro_kprobes_core::jump::displaceable) for an address
     /// in the piece.
     ///
     /// # Errors

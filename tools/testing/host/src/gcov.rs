@@ -3,13 +3,13 @@
 //! Records of the data that compilers put into memory, and of the files that their runtimes wrote:
 //! see `gcov/record.sh`.
 
-use ferro_core::gcov::Identity;
-use ferro_core::gcov::LlvmFunction;
-use ferro_core::gcov::Memory;
-use ferro_core::gcov::MergeFunction;
-use ferro_core::gcov::Section;
-use ferro_core::gcov::Sections;
-use ferro_core::gcov::Unreadable;
+use ferro_gcov_core::Identity;
+use ferro_gcov_core::LlvmFunction;
+use ferro_gcov_core::Memory;
+use ferro_gcov_core::MergeFunction;
+use ferro_gcov_core::Section;
+use ferro_gcov_core::Sections;
+use ferro_gcov_core::Unreadable;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;

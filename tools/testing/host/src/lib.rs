@@ -5,12 +5,12 @@
 //!
 //! The library has the code that the tests of `tests/` share.
 
-/// The methods of a [`Machine`](ferro_core::insn::Machine) that neither calculates nor has memory.
+/// The methods of a [`Machine`](ferro_kprobes_core::Machine) that neither calculates nor has memory.
 #[macro_export]
 macro_rules! without_memory {
     () => {
         fn calculate(
-            operation: ::ferro_core::insn::Arithmetic,
+            operation: ::ferro_kprobes_core::Arithmetic,
             _: u64,
             _: u64,
             _: bool,
@@ -18,8 +18,8 @@ macro_rules! without_memory {
             panic!("{operation:?}, where nothing is calculated")
         }
 
-        fn read(&mut self, address: u64, _: bool) -> Result<u64, ::ferro_core::insn::Fault> {
-            Err(::ferro_core::insn::Fault { address })
+        fn read(&mut self, address: u64, _: bool) -> Result<u64, ::ferro_kprobes_core::Fault> {
+            Err(::ferro_kprobes_core::Fault { address })
         }
 
         fn write(
@@ -27,12 +27,12 @@ macro_rules! without_memory {
             address: u64,
             _: u64,
             _: bool,
-        ) -> Result<(), ::ferro_core::insn::Fault> {
-            Err(::ferro_core::insn::Fault { address })
+        ) -> Result<(), ::ferro_kprobes_core::Fault> {
+            Err(::ferro_kprobes_core::Fault { address })
         }
 
-        fn write_stack(&mut self, address: u64, _: u64) -> Result<(), ::ferro_core::insn::Fault> {
-            Err(::ferro_core::insn::Fault { address })
+        fn write_stack(&mut self, address: u64, _: u64) -> Result<(), ::ferro_kprobes_core::Fault> {
+            Err(::ferro_kprobes_core::Fault { address })
         }
     };
 }

@@ -6,7 +6,7 @@
 use crate::vmlinux::Vmlinux;
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;
-use ferro_core::insn::jump::Surroundings as _;
+use ferro_kprobes_core::jump::Surroundings as _;
 
 /// A rule of the C engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

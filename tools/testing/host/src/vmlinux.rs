@@ -4,10 +4,10 @@
 //! answer.
 
 use crate::iced;
-use ferro_core::insn::jump::Entry;
-use ferro_core::insn::jump::Piece;
-use ferro_core::insn::jump::Reserved;
-use ferro_core::insn::jump::Surroundings;
+use ferro_kprobes_core::jump::Entry;
+use ferro_kprobes_core::jump::Piece;
+use ferro_kprobes_core::jump::Reserved;
+use ferro_kprobes_core::jump::Surroundings;
 use iced_x86::FlowControl;
 use object::Object as _;
 use object::ObjectSection as _;

@@ -4,14 +4,14 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use ferro_core::insn::Arithmetic;
-use ferro_core::insn::Compute;
-use ferro_core::insn::Emulation;
-use ferro_core::insn::Fault;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Machine;
-use ferro_core::insn::Probe;
 use ferro_core::insn::Register;
+use ferro_kprobes_core::Arithmetic;
+use ferro_kprobes_core::Compute;
+use ferro_kprobes_core::Emulation;
+use ferro_kprobes_core::Fault;
+use ferro_kprobes_core::Machine;
+use ferro_kprobes_core::Probe;
 use std::arch::asm;
 
 #[path = "../../../../kprobes/raw/alu.rs"]

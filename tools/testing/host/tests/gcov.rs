@@ -7,13 +7,13 @@
 //! `GCOV_COMPILERS` names the directory with the compilers that `gcov/compilers.sh` has fetched,
 //! for the same with each of them.
 
-use ferro_core::gcov::Gcda;
-use ferro_core::gcov::Identity;
-use ferro_core::gcov::Info;
-use ferro_core::gcov::Kind;
-use ferro_core::gcov::LlvmFile;
-use ferro_core::gcov::Version;
-use ferro_core::gcov::merge;
+use ferro_gcov_core::Gcda;
+use ferro_gcov_core::Identity;
+use ferro_gcov_core::Info;
+use ferro_gcov_core::Kind;
+use ferro_gcov_core::LlvmFile;
+use ferro_gcov_core::Version;
+use ferro_gcov_core::merge;
 use ferro_host::gcov::Llvm;
 use ferro_host::gcov::Record;
 use ferro_host::gcov::compilers;

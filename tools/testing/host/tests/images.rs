@@ -5,7 +5,6 @@
 
 use ferro_core::insn::Boundaries;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Probe;
 use ferro_host::iced;
 use ferro_host::iced::Agreement;
 use ferro_host::iced::Leniency;
@@ -13,6 +12,7 @@ use ferro_host::images;
 use ferro_host::images::Text;
 use ferro_host::kernel;
 use ferro_host::kernel::Kernel;
+use ferro_kprobes_core::Probe;
 use std::collections::BTreeMap;
 
 /// Prefix by which the kernel asks hypervisors to emulate the next instruction, unknown to

@@ -3,14 +3,14 @@
 //! Places for jumps in built kernels: no known branch or pointer of the whole image leads into a
 //! jump.
 
-use ferro_core::insn::jump::Displaced;
-use ferro_core::insn::jump::Reason;
-use ferro_core::insn::jump::displaceable;
 use ferro_host::function::Function;
 use ferro_host::iced;
 use ferro_host::images::build_directories;
 use ferro_host::vmlinux::Source;
 use ferro_host::vmlinux::Vmlinux;
+use ferro_kprobes_core::jump::Displaced;
+use ferro_kprobes_core::jump::Reason;
+use ferro_kprobes_core::jump::displaceable;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -5,9 +5,9 @@
 //! `GCOV_COMPILERS` names the directory with the compilers that `gcov/compilers.sh` has fetched;
 //! their tools then read ours.
 
-use ferro_core::gcov::Profile;
-use ferro_core::gcov::ProfileRefusal;
-use ferro_core::gcov::merge_profiles;
+use ferro_gcov_core::Profile;
+use ferro_gcov_core::ProfileRefusal;
+use ferro_gcov_core::merge_profiles;
 use ferro_host::gcov::Record;
 use ferro_host::gcov::compilers;
 use ferro_host::gcov::recorded;

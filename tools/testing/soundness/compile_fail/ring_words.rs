@@ -8,7 +8,7 @@
 //! Now the memory is private to fast channels, can only be inspected, and knows its CPU.
 #![forbid(unsafe_code)]
 
-use ferro_core::ring::Ring;
+use ferro_fast_relay_core::ring::Ring;
 use ferro_fast_relay::raw::ring::RingMem; //~ E0603
 use ferro_fast_relay::raw::ring::RingSlots; //~ E0603
 use ferro_fast_relay::Channel;

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ferro_core::rpn::ALL_FIELDS;
-use ferro_core::rpn::FIELDS;
-use ferro_core::rpn::Field;
-use ferro_core::rpn::IGNORE_OPCODES;
-use ferro_core::rpn::MERGE;
-use ferro_core::rpn::REPLACE;
-use ferro_core::rpn::SetHeader;
-use ferro_core::rpn::Target;
-use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_dprobes_core::ALL_FIELDS;
+use ferro_dprobes_core::FIELDS;
+use ferro_dprobes_core::Field;
+use ferro_dprobes_core::IGNORE_OPCODES;
+use ferro_dprobes_core::MERGE;
+use ferro_dprobes_core::REPLACE;
+use ferro_dprobes_core::SetHeader;
+use ferro_dprobes_core::Target;
+use ferro_dprobes_core::UNSAFE_WRITES;
 
 use ferrotrace::dprobes::lang::source::Define;
 use ferrotrace::dprobes::set::Selection;

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
-use ferro_core::rpn::CODE_MAX;
-use ferro_core::rpn::SetHeader;
-use ferro_core::rpn::SetRef;
-use ferro_core::rpn::Target;
-use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_dprobes_core::CODE_MAX;
+use ferro_dprobes_core::SetHeader;
+use ferro_dprobes_core::SetRef;
+use ferro_dprobes_core::Target;
+use ferro_dprobes_core::UNSAFE_WRITES;
 
 use ferrotrace::clock::wall_offset;
 use ferrotrace::dprobes::built;

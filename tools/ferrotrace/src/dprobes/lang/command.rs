@@ -4,15 +4,15 @@
 
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::EXITS;
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::OPS;
-use ferro_core::rpn::Op;
-use ferro_core::rpn::Operand;
-use ferro_core::rpn::Register;
-use ferro_core::rpn::STACK_WORDS;
-use ferro_core::rpn::Scope;
-use ferro_core::rpn::VARIABLES_MAX;
+use ferro_dprobes_core::EXITS;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::OPS;
+use ferro_dprobes_core::Op;
+use ferro_dprobes_core::Operand;
+use ferro_dprobes_core::Register;
+use ferro_dprobes_core::STACK_WORDS;
+use ferro_dprobes_core::Scope;
+use ferro_dprobes_core::VARIABLES_MAX;
 
 use super::diagnostic::Diagnostic;
 use super::expr::Cursor;

@@ -4,16 +4,16 @@
 
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::EXCEPTIONS;
-use ferro_core::rpn::HEAP_MAX;
-use ferro_core::rpn::HITS_MAX;
-use ferro_core::rpn::Header;
-use ferro_core::rpn::JUMPS_MAX;
-use ferro_core::rpn::LOG_MAX;
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::Point;
-use ferro_core::rpn::PointKind;
-use ferro_core::rpn::VARIABLES_MAX;
+use ferro_dprobes_core::EXCEPTIONS;
+use ferro_dprobes_core::HEAP_MAX;
+use ferro_dprobes_core::HITS_MAX;
+use ferro_dprobes_core::Header;
+use ferro_dprobes_core::JUMPS_MAX;
+use ferro_dprobes_core::LOG_MAX;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::Point;
+use ferro_dprobes_core::PointKind;
+use ferro_dprobes_core::VARIABLES_MAX;
 
 use super::diagnostic::Diagnostic;
 use super::expr::Cursor;

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::Op;
-use ferro_core::rpn::Point;
-use ferro_core::rpn::PointKind;
-use ferro_core::rpn::Scope;
-use ferro_core::rpn::VARIABLES_MAX;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::Op;
+use ferro_dprobes_core::Point;
+use ferro_dprobes_core::PointKind;
+use ferro_dprobes_core::Scope;
+use ferro_dprobes_core::VARIABLES_MAX;
 
 use super::command;
 use super::diagnostic::Diagnostic;
@@ -444,12 +444,12 @@ impl Parser {
         for command in points.iter().flat_map(|point| &point.code) {
             let insn = command.insn;
             let needed = match insn.op.operand() {
-                ferro_core::rpn::Operand::Variable(Scope::Global) if insn.is_from_stack() => {
+                ferro_dprobes_core::Operand::Variable(Scope::Global) if insn.is_from_stack() => {
                     // Whatever is on the stack.
                     if is_given { 0 } else { VARIABLES_MAX }
                 }
-                ferro_core::rpn::Operand::Variable(Scope::Global) => insn.number() + 1,
-                ferro_core::rpn::Operand::Variables(Scope::Global) => {
+                ferro_dprobes_core::Operand::Variable(Scope::Global) => insn.number() + 1,
+                ferro_dprobes_core::Operand::Variables(Scope::Global) => {
                     let count = u32::try_from(insn.word()).unwrap_or(VARIABLES_MAX);
                     insn.number() + count
                 }

@@ -7,16 +7,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use ferro_core::rpn::Header;
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::ModuleKind;
-use ferro_core::rpn::Operand;
-use ferro_core::rpn::Point;
-use ferro_core::rpn::PointKind;
-use ferro_core::rpn::PointRef;
-use ferro_core::rpn::ProgramRef;
-use ferro_core::rpn::Register;
-use ferro_core::rpn::SetRef;
+use ferro_dprobes_core::Header;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::ModuleKind;
+use ferro_dprobes_core::Operand;
+use ferro_dprobes_core::Point;
+use ferro_dprobes_core::PointKind;
+use ferro_dprobes_core::PointRef;
+use ferro_dprobes_core::ProgramRef;
+use ferro_dprobes_core::Register;
+use ferro_dprobes_core::SetRef;
 
 use super::parse::LATER;
 

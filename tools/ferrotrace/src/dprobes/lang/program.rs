@@ -4,9 +4,9 @@
 
 #![deny(unsafe_code)]
 
-use ferro_core::rpn::Header;
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::Point;
+use ferro_dprobes_core::Header;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::Point;
 
 use super::source::Span;
 

@@ -2,7 +2,7 @@
 
 //! Programs, and errors.
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use super::super::locate::Locator;
 use super::super::set;

@@ -26,7 +26,7 @@ use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
-use ferro_core::probe_args::Args;
+use ferro_kprobe_events_core::probe_args::Args;
 use nix::errno::Errno;
 
 use super::control::errno;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ferro_core::probe_args::Type;
+use ferro_kprobe_events_core::probe_args::Type;
 
 use super::MARK;
 use super::READABLE;

@@ -7,8 +7,8 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use ferro_core::probe_command::Command;
-use ferro_core::probe_command::Kind;
+use ferro_kprobe_events_core::probe_command::Command;
+use ferro_kprobe_events_core::probe_command::Kind;
 
 fn check(data: &[u8]) {
     if let Some(command) = Command::parse(data) {

@@ -7,16 +7,16 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use ferro_core::gcov::Gcda;
-use ferro_core::gcov::Info;
-use ferro_core::gcov::Memory;
-use ferro_core::gcov::MergeFunction;
-use ferro_core::gcov::Profile;
-use ferro_core::gcov::Section;
-use ferro_core::gcov::Sections;
-use ferro_core::gcov::Unreadable;
-use ferro_core::gcov::merge;
-use ferro_core::gcov::merge_profiles;
+use ferro_gcov_core::Gcda;
+use ferro_gcov_core::Info;
+use ferro_gcov_core::Memory;
+use ferro_gcov_core::MergeFunction;
+use ferro_gcov_core::Profile;
+use ferro_gcov_core::Section;
+use ferro_gcov_core::Sections;
+use ferro_gcov_core::Unreadable;
+use ferro_gcov_core::merge;
+use ferro_gcov_core::merge_profiles;
 use std::cell::Cell;
 
 /// Memory from the address 0 on; its first bytes are the merge functions.

@@ -9,14 +9,14 @@
 
 use ferro_core::insn::Boundaries;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Probe;
-use ferro_core::insn::jump;
-use ferro_core::insn::jump::Entry;
-use ferro_core::insn::jump::Piece;
-use ferro_core::insn::jump::Reserved;
-use ferro_core::insn::jump::Surroundings;
-use ferro_core::insn::relocate;
 use ferro_host::iced;
+use ferro_kprobes_core::Probe;
+use ferro_kprobes_core::jump;
+use ferro_kprobes_core::jump::Entry;
+use ferro_kprobes_core::jump::Piece;
+use ferro_kprobes_core::jump::Reserved;
+use ferro_kprobes_core::jump::Surroundings;
+use ferro_kprobes_core::relocate;
 use std::ops::Range;
 
 /// Where the bytes are.

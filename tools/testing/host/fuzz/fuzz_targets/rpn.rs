@@ -7,19 +7,19 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use ferro_core::rpn::CODE_MAX;
-use ferro_core::rpn::Entries;
-use ferro_core::rpn::INSN_LEN;
-use ferro_core::rpn::Insn;
-use ferro_core::rpn::Limits;
-use ferro_core::rpn::Memory;
-use ferro_core::rpn::RecordRef;
-use ferro_core::rpn::Register;
-use ferro_core::rpn::Scope;
-use ferro_core::rpn::SetRef;
-use ferro_core::rpn::World;
-use ferro_core::rpn::fuse;
-use ferro_core::rpn::run;
+use ferro_dprobes_core::CODE_MAX;
+use ferro_dprobes_core::Entries;
+use ferro_dprobes_core::INSN_LEN;
+use ferro_dprobes_core::Insn;
+use ferro_dprobes_core::Limits;
+use ferro_dprobes_core::Memory;
+use ferro_dprobes_core::RecordRef;
+use ferro_dprobes_core::Register;
+use ferro_dprobes_core::Scope;
+use ferro_dprobes_core::SetRef;
+use ferro_dprobes_core::World;
+use ferro_dprobes_core::fuse;
+use ferro_dprobes_core::run;
 
 /// A world where every address has its lowest byte, except in the first page and the upper half.
 #[derive(Default)]

@@ -9,13 +9,13 @@
 
 use ferro_core::insn::Boundaries;
 use ferro_core::insn::Insn;
-use ferro_core::tramp::CallTarget;
-use ferro_core::tramp::Ending;
-use ferro_core::tramp::JumpTarget;
-use ferro_core::tramp::Labels;
-use ferro_core::tramp::Template;
-use ferro_core::tramp::Third;
-use ferro_core::tramp::Trampoline;
+use ferro_ftrace_tramp_core::CallTarget;
+use ferro_ftrace_tramp_core::Ending;
+use ferro_ftrace_tramp_core::JumpTarget;
+use ferro_ftrace_tramp_core::Labels;
+use ferro_ftrace_tramp_core::Template;
+use ferro_ftrace_tramp_core::Third;
+use ferro_ftrace_tramp_core::Trampoline;
 
 const START: u64 = 0xffff_ffff_8104_2980;
 const FROM_R11: Trampoline = Trampoline {

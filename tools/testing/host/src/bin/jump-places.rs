@@ -10,14 +10,14 @@
 //!
 //! Each line: offset from `_text`, "yes" or "no", symbol, ours or the C engine's reason.
 
-use ferro_core::insn::jump::Displaced;
-use ferro_core::insn::jump::Reason;
-use ferro_core::insn::jump::displaceable;
 use ferro_host::corpus::Random;
 use ferro_host::function::Function;
 use ferro_host::iced;
 use ferro_host::mainline;
 use ferro_host::vmlinux::Vmlinux;
+use ferro_kprobes_core::jump::Displaced;
+use ferro_kprobes_core::jump::Reason;
+use ferro_kprobes_core::jump::displaceable;
 use std::collections::BTreeSet;
 use std::env;
 use std::io::Write as _;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::control::Control;

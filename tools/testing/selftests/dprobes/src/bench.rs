@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::bpf::Attached;
 use crate::bpf::Job;

@@ -3,7 +3,7 @@
 //! Tests of exits to the kernel's debugger, with the module `dprobes_kgdb` at its other end, and to
 //! a crash.
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::control::state;

@@ -12,7 +12,7 @@ use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::control::state;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 use nix::sys::wait::waitpid;
 use nix::unistd::ForkResult;
 use nix::unistd::fork;

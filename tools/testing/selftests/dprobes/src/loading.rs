@@ -2,7 +2,7 @@
 
 //! Loading and unloading: all or nothing, and why not.
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::control::Control;

@@ -7,7 +7,7 @@ use std::panic::catch_unwind;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::control::Control;

@@ -2,7 +2,7 @@
 
 //! Records.
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::testlib::*;

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::control::state;

@@ -2,7 +2,7 @@
 
 //! Sets as files, for tests that load them themselves: one for each kind of point.
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::arm;
 use crate::module;

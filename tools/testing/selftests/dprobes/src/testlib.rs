@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 use std::time::Instant;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 use nix::sched::CpuSet;
 use nix::sched::sched_getaffinity;
 use nix::sched::sched_setaffinity;

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ferro_core::rpn::*;
+use ferro_dprobes_core::*;
 
 use crate::Case;
 use crate::control::state;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pure logic of the kprobes engine: the ways to probe an instruction.
+//!
+//! - [`Probe::of`] returns how a probe executes an instruction: by emulation, from a copy, or not
+//!   at all and by which rule.
+//! - [`relocate`] copies one with the same effect to another address.
+//! - [`Emulation`] executes one on a [`Machine`].
+//! - [`Compute`] executes one in the trap that a copy could execute, too.
+//! - [`write_apart`] writes a stub that executes one that [`Uses`] knows.
+//! - [`Uses`] has the registers that one reads and writes.
+//! - [`jump::displaceable`] checks if a jump can replace the code at an address.
+//! - [`blacklist_names::refuses`] refuses symbols by their names.
+//!
+//! [`ferro_core::insn`] decodes the instructions.
+//!
+//! Contexts: any. Nothing here allocates, locks or panics, for any bytes.
+
+// Kbuild adds `no_std` to every crate itself.
+#![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
+#![forbid(unsafe_code)]
+
+mod alu;
+pub mod blacklist_names;
+mod emulate;
+pub mod jump;
+mod probe;
+mod reg_use;
+mod relocate;
+mod stub;
+#[cfg(test)]
+mod tests;
+
+pub use alu::Arithmetic;
+pub use alu::Compute;
+pub use emulate::Emulation;
+pub use emulate::Fault;
+pub use emulate::Machine;
+pub use probe::Probe;
+pub use probe::Step;
+pub use probe::Unprobeable;
+pub use reg_use::Uses;
+pub use relocate::relocate;
+pub use relocate::RelocateError;
+pub use stub::write_apart;
+pub use stub::Apart;
+pub use stub::Platform;
+pub use stub::Saved;
+pub use stub::MAX_APART;
