@@ -75,7 +75,7 @@ dev_package() {
 
 command_package() {
 	local tool_version
-	tool_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/tools/ferrotrace/Cargo.toml" | head -n 1)
+	tool_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -n 1)
 	DESTDIR=$work/command PREFIX=/usr "$REPO/integration/install-tools.sh"
 	# The kernel's headers_install knows of ours in a tree of "make export" only.
 	install -D -m 644 -t "$work/command/usr/include/linux" "$REPO"/include/uapi/linux/*.h

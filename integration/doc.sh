@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR=$CACHE/target
 status=0
 cd "$REPO" || exit 1
 
-for p in rust/core tools/ferrotrace; do
+for p in $(pure_packages) tools/ferrotrace; do
 	[ -f "$p/Cargo.toml" ] || continue
 	say "doc: $p"
 	RUSTDOCFLAGS="-D warnings" "$(find_cargo)" doc -q --no-deps --manifest-path "$p/Cargo.toml" || status=1

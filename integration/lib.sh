@@ -183,6 +183,12 @@ install_cargo_tool() {
 	}
 }
 
+# pure_packages: the Cargo packages of the pure logic, which Kbuild compiles into the kernel and Cargo on the host.
+pure_packages() { (cd "$REPO" && printf '%s\n' */core clients/*/core); }
+
+# package_name DIRECTORY: the name of the Cargo package there.
+package_name() { sed -n 's/^name = "\(.*\)"/\1/p' "$REPO/$1/Cargo.toml" | head -n 1; }
+
 # The parts of the repository that belong to the kernel.
 PARTS="Kbuild Kconfig bindings.h rust gkhi relay fast_relay klog kprobes ftrace_tramp gcov dprobes clients samples include"
 

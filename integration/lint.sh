@@ -26,7 +26,7 @@ sources() { git ls-files --cached --others --exclude-standard -- "$@" | while re
 
 # Kernel code is formatted by the kernel's rules, a Cargo package of the host by its own.
 kernel_rust() { sources '*.rs' | grep -v '^tools/'; }
-host_packages() { sources '*Cargo.toml' | xargs -r -n 1 dirname; }
+host_packages() { sources 'tools/*Cargo.toml' | xargs -r -n 1 dirname; }
 
 # rustfmt_run [ARGS]: each file on its own, so that no crate root is needed to find it.
 rustfmt_run() {
@@ -35,17 +35,13 @@ rustfmt_run() {
 	rustfmt=$(rust_tool "$(find_rustc)" rustfmt) || die "no rustfmt; run 'make setup'"
 	kernel_rust | xargs -r "$rustfmt" --config-path "$tree/.rustfmt.toml" "$@" || status=1
 	for p in $(host_packages); do
-		case $p in tools/*) (cd "$p" && "$(find_cargo)" fmt -- "$@") || status=1 ;; esac
+		(cd "$p" && "$(find_cargo)" fmt -- "$@") || status=1
 	done
 	return $status
 }
 
 clippy_host() {
-	local p status=0
-	for p in $(host_packages); do
-		CARGO_TARGET_DIR=$CACHE/target "$(find_cargo)" clippy -q --all-targets --manifest-path "$p/Cargo.toml" -- -D warnings || status=1
-	done
-	return $status
+	CARGO_TARGET_DIR=$CACHE/target "$(find_cargo)" clippy -q --workspace --all-targets --manifest-path "$REPO/Cargo.toml" -- -D warnings
 }
 
 # Clippy in the kernel: our objects only are compiled anew, with CLIPPY=1, in a build directory of their own kind.

@@ -6,7 +6,7 @@
 
 KDIR is a variant's build directory: what kbuild has noted there of each crate (.NAME.o.cmd) says with which flags and
 crates it is compiled, and rustdoc takes the same. Crates are what has a root called ferro_*.rs; the documentation of
-rust/core as a package of the host is cargo's.
+the packages of pure logic is cargo's.
 
 As rustdoc's --test-builder, which is called as rustc is, it compiles an example without making a program of it: there
 is nothing here that could run it.
@@ -44,8 +44,8 @@ def document(kdir, rustdoc, out, cmd_file):
     environment = {**os.environ, **environment, "RUSTC_BOOTSTRAP": "1", RUSTC: rustc}
     made = subprocess.run([rustdoc, *words, "-Dwarnings", "--out-dir", out], cwd=kdir, env=environment, check=False)
     examples = []
-    # Those of the core are compiled, and run, by "cargo test".
-    if crate != "ferro_core":
+    # "cargo test" compiles and runs those of the pure logic.
+    if not crate.endswith("_core"):
         examples = [rustdoc, *words, "--test", "--no-run", "--test-builder", os.path.abspath(__file__),
                     "-L", str(cmd_file.parent.relative_to(kdir)), "--extern", crate]
         tested = subprocess.run(examples, cwd=kdir, env=environment, check=False, capture_output=True, text=True)

@@ -8,7 +8,7 @@
 #
 # The crates that the module names in its source are all there; a crate that it does not name is not linked.
 
-ferrotrace-crate-dirs := rust/core rust/sys gkhi relay/api fast_relay kprobes/api ftrace_tramp/api klog
+ferrotrace-crate-dirs := rust/core rust/sys gkhi/core gkhi relay/api fast_relay/core fast_relay kprobes/api ftrace_tramp/api klog
 # A crate is there if its option is set.
 ferrotrace-crates := $(wildcard $(foreach d,$(ferrotrace-crate-dirs),$(objtree)/kernel/ferrotrace/$(d)/lib*.rmeta))
 ferrotrace-client := $(addprefix -L $(objtree)/kernel/ferrotrace/,$(ferrotrace-crate-dirs)) \

@@ -184,8 +184,11 @@ impl Compute {
         let from = match self.from {
             Source::Register(register) => machine.register(register),
             Source::Value(value) => value,
-            Source::Address(memory) => memory.address(0, machine),
-            Source::Memory(memory) => machine.read(memory.address(0, machine), self.wide)?,
+            Source::Address(memory) => memory.address(0, |register| machine.register(register)),
+            Source::Memory(memory) => machine.read(
+                memory.address(0, |register| machine.register(register)),
+                self.wide,
+            )?,
         };
         match self.kind {
             Kind::Move if self.wide => machine.set_register(self.to, from),
@@ -209,11 +212,18 @@ impl Compute {
                 self.calculate(operation, to, from, machine);
             }
             Kind::CompareMemory(operation, memory) => {
-                let value = machine.read(memory.address(0, machine), self.wide)?;
+                let value = machine.read(
+                    memory.address(0, |register| machine.register(register)),
+                    self.wide,
+                )?;
                 self.calculate(operation, value, from, machine);
             }
             Kind::Store(memory) => {
-                machine.write(memory.address(0, machine), from, self.wide)?;
+                machine.write(
+                    memory.address(0, |register| machine.register(register)),
+                    from,
+                    self.wide,
+                )?;
             }
         }
         Ok(())

@@ -142,6 +142,7 @@ const RULES: &[(Name, Reason)] = &[
 const CRATES: &[&[u8]] = &[
     b"kprobes_engine",
     b"ferro_kprobes_builtin",
+    b"ferro_kprobes_core",
     b"ferro_core",
     b"ferro_sys",
     b"ferro_gkhi",
@@ -195,6 +196,7 @@ mod tests {
             ("__ubsan_handle_shift_out_of_bounds", None),
             ("rust_helper_rcu_read_lock", Some(Reason::Own)),
             ("_RNvNtCs1_10ferro_core4insn6decode", Some(Reason::Own)),
+            ("_RNvNtCs1_18ferro_kprobes_core5probe2of", Some(Reason::Own)),
             ("_RNvNtCs1_6kernel4list3add", None),
             // Suffixes of compilers and the linker.
             ("cr4_init.constprop.0", Some(Reason::Early)),

@@ -14,7 +14,6 @@ use ferro_core::insn::Encoding;
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;
 use ferro_core::insn::LoopKind;
-use ferro_core::insn::Memory;
 use ferro_core::insn::Register;
 use ferro_core::insn::Repeat;
 use ferro_core::insn::Target;
@@ -104,7 +103,8 @@ impl Emulation {
             _ => return None,
         };
         Some(Self {
-            len: insn.len,
+            // At most 15.
+            len: insn.len() as u8,
             operation,
         })
     }
@@ -117,7 +117,10 @@ impl Emulation {
         }
         Some(match (insn.map(), insn.opcode()) {
             // With REX.B this is `xchg`, with F3 `pause`.
-            (0, 0x90) if insn.rex & 1 == 0 && prefixes.repeat != Some(Repeat::F3) => {
+            (0, 0x90)
+                if insn.base_register(0) == Register::RAX
+                    && prefixes.repeat != Some(Repeat::F3) =>
+            {
                 Operation::Nothing
             }
             (1, 0x1f) => Operation::Nothing,
@@ -201,29 +204,8 @@ fn target_of<M: Machine>(target: Target, next: u64, machine: &mut M) -> Result<u
         Target::Absolute(target) => Ok(target),
         Target::Register(register) => Ok(machine.register(register)),
         Target::Memory(memory) => {
-            let address = memory.address(next, machine);
+            let address = memory.address(next, |register| machine.register(register));
             machine.read(address, true)
-        }
-    }
-}
-
-impl Memory {
-    /// Returns the address of an operand of an instruction that ends at `next`, with 0 for the
-    /// segment's base.
-    pub fn address<M: Machine>(&self, next: u64, machine: &M) -> u64 {
-        let origin = if self.rip_relative { next } else { 0 };
-        let base = self.base.map_or(0, |base| machine.register(base));
-        let index = match self.index {
-            Some((index, shift)) => machine.register(index).wrapping_shl(shift),
-            None => 0,
-        };
-        let sum = origin
-            .wrapping_add(base)
-            .wrapping_add(index)
-            .wrapping_add_signed(self.displacement);
-        match self.truncated {
-            true => sum & 0xffff_ffff,
-            false => sum,
         }
     }
 }

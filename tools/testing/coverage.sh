@@ -3,7 +3,7 @@
 #
 # "make coverage": runs KUnit and the selftests on the variant coverage, where all of Ferrotrace
 # counts executed lines. Reports the lines executed by all its guests together, and by the tests of
-# rust/core on the host. Writes to build/coverage:
+# the pure logic on the host. Writes to build/coverage:
 #
 #   coverage.info   an lcov tracefile
 #   html/           genhtml's pages of it
@@ -31,18 +31,22 @@ rust() {
 	"$cov" export -format=lcov -instr-profile "$OUT/rust.profdata" "$KDIR/vmlinux" "${objects[@]}" >"$OUT/rust.all.info"
 }
 
-# core: lines that the tests of rust/core execute on the host, with counters of the same rustc.
+# core: lines that the tests of the pure logic execute on the host, with counters of the same rustc.
 core() {
-	local package=$REPO/rust/core program objects=()
+	local package program packages=() sources=() objects=()
+	for package in $(pure_packages); do
+		packages+=(--package "$(package_name "$package")")
+		sources+=("$REPO/$package/*")
+	done
 	CARGO_TARGET_DIR=$CACHE/target-coverage RUSTFLAGS=-Cinstrument-coverage LLVM_PROFILE_FILE=$OUT/core/%p-%m.profraw \
-		RUSTC=$(find_rustc) "$(find_cargo)" test --lib --manifest-path "$package/Cargo.toml" --message-format=json >"$OUT/core.json" || status=$?
+		RUSTC=$(find_rustc) "$(find_cargo)" test --lib --manifest-path "$REPO/Cargo.toml" "${packages[@]}" --message-format=json >"$OUT/core.json" || status=$?
 	while read -r program; do objects+=(-object "$program"); done < <(
 		sed -n 's/.*"reason":"compiler-artifact".*"executable":"\([^"]*\)".*/\1/p' "$OUT/core.json"
 	)
 	"$profdata" merge -sparse "$OUT"/core/*.profraw -o "$OUT/core.profdata"
 	"$cov" export -format=lcov -instr-profile "$OUT/core.profdata" "${objects[@]}" >"$OUT/core.all.info"
 	# Not of the tests themselves.
-	lcov -q -e "$OUT/core.all.info" "$package/*" -o "$OUT/core.tests.info"
+	lcov -q -e "$OUT/core.all.info" "${sources[@]}" -o "$OUT/core.tests.info"
 	lcov -q -r "$OUT/core.tests.info" '*/tests/*' '*/tests.rs' -o "$OUT/core.info"
 	sed -i "s,^SF:$REPO/,SF:," "$OUT/core.info"
 }
@@ -71,7 +75,7 @@ c() {
 summary() {
 	awk -F '[:,]' '
 		/^SF:/ { dir = $2; sub(/\/[^\/]*$/, "", dir); split(dir, part, "/") ; top = part[1]
-			if (top == "rust" || top == "kprobes" || top == "ftrace_tramp" || top == "relay") top = top "/" (part[2] == "" ? "." : part[2])
+			if (top == "rust" || top == "kprobes" || top == "ftrace_tramp" || top == "relay" || top == "clients" || part[2] == "core") top = top "/" (part[2] == "" ? "." : part[2])
 		}
 		/^DA:/ { of[top]++; of["all"]++; if ($3 > 0) { covered[top]++; covered["all"]++ } }
 		END { for (d in of) printf "%5.1f %%  %6d of %6d lines  %s\n", 100 * covered[d] / of[d], covered[d], of[d], d }

@@ -68,7 +68,7 @@ impl Displaced {
                     Reason::Undecodable if room < MAX_DISPLACED as u64 => Reason::NoRoom,
                     reason => reason,
                 })?;
-            new.len = new.len.saturating_add(insn.len);
+            new.len = new.len.saturating_add(insn.len() as u8);
             check(&insn, usize::from(new.len))?;
             *slot = Some(insn);
             if ends_flow(&insn) {
@@ -210,7 +210,7 @@ fn with_padding<S: Surroundings>(
         if !is_padding(&insn) {
             return Err(Reason::NotPadding);
         }
-        end = end.saturating_add(insn.len);
+        end = end.saturating_add(insn.len() as u8);
     }
     Ok(len.max(JUMP_LEN as u8))
 }

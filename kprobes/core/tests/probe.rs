@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
+use proptest::prelude::*;
 
 fn class(bytes: &[u8]) -> Probe {
     Probe::of(&insn(bytes))
@@ -133,5 +134,25 @@ fn run_from_a_copy() {
         &[0x62, 0xf5, 0x7c, 0x08, 0x58, 0xc0],
     ] {
         assert_eq!(class(bytes), Probe::Step(Step::NewEncoding), "{bytes:02x?}");
+    }
+}
+
+#[test]
+fn calls_through_extended_registers() {
+    // call *0x10(%r19,%r25,8), with REX2
+    let call = insn(&[0xd5, 0x32, 0xff, 0x54, 0xcb, 0x10]);
+    assert_eq!(
+        Probe::of(&call),
+        Probe::Unprobeable(Unprobeable::OperandOutOfReach)
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
+        let Ok(insn) = Insn::decode(&bytes) else { return Ok(()) };
+        let mut out = [0; 16];
+        let _ = Probe::of(&insn);
+        let _ = relocate(&insn, 0, u64::MAX, &mut out);
     }
 }

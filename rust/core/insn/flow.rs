@@ -69,6 +69,28 @@ pub struct Memory {
     pub truncated: bool,
 }
 
+impl Memory {
+    /// Returns the address of an operand of an instruction that ends at `next`, with the values of
+    /// registers, and 0 for the segment's base.
+    #[inline]
+    pub fn address(&self, next: u64, register: impl Fn(Register) -> u64) -> u64 {
+        let origin = if self.rip_relative { next } else { 0 };
+        let base = self.base.map_or(0, &register);
+        let index = match self.index {
+            Some((index, shift)) => register(index).wrapping_shl(shift),
+            None => 0,
+        };
+        let sum = origin
+            .wrapping_add(base)
+            .wrapping_add(index)
+            .wrapping_add_signed(self.displacement);
+        match self.truncated {
+            true => sum & 0xffff_ffff,
+            false => sum,
+        }
+    }
+}
+
 /// Target of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {

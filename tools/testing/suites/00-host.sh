@@ -8,10 +8,10 @@ set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# Cargo packages with tests, and those among them that Miri can run (pure logic).
-PACKAGES="rust/core tools/ferrotrace tools/testing/host"
-MIRI_PACKAGES="rust/core"
-LOOM_PACKAGES="rust/core"
+# Cargo packages with tests.
+PURE=$(pure_packages)
+PACKAGES="$PURE tools/ferrotrace tools/testing/host"
+LOOM_PACKAGES="fast_relay/core"
 
 # have_miri: a nightly toolchain with Miri, completed by rustup where that is the installer.
 have_miri() {
@@ -95,9 +95,10 @@ for p in $LOOM_PACKAGES; do
 		cargo_tests "loom: $p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" --lib ordering
 done
 
-# The core forbids unsafe code, so that there is little for Miri to find, and it takes ten minutes for all: here only what user
-# space or another CPU shares with it. MIRI_TESTS= names others; all without a name (make check-long).
-MIRI_TESTS=${MIRI_TESTS-ring::}
+# The pure logic forbids unsafe code, so Miri finds little, and takes ten minutes for all. Here it runs only the tests of the
+# memory that user space or another CPU shares. MIRI_TESTS= names others; without a name all run (make check-long).
+MIRI_PACKAGES=$PURE
+if [ -z "${MIRI_TESTS+set}" ]; then MIRI_PACKAGES=fast_relay/core MIRI_TESTS=ring::; fi
 for p in $MIRI_PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue
 	if have_miri; then

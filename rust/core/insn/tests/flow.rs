@@ -55,10 +55,6 @@ fn indirect_targets() {
         ..memory
     };
     assert_eq!(call.flow(), Flow::Call(Target::Memory(extended)));
-    assert_eq!(
-        Probe::of(&call),
-        Probe::Unprobeable(Unprobeable::OperandOutOfReach)
-    );
     // jmp *%gs:0x10, by SIB without base and index
     let jump = insn(&[0x65, 0xff, 0x24, 0x25, 0x10, 0, 0, 0]);
     let memory = Memory {

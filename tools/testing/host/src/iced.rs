@@ -10,9 +10,7 @@ use ferro_core::insn::DecodeError;
 use ferro_core::insn::Encoding;
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Register;
 use ferro_core::insn::Target;
-use ferro_kprobes_core::Machine;
 use ferro_kprobes_core::relocate;
 use iced_x86::CpuidFeature;
 use iced_x86::Decoder;
@@ -192,32 +190,15 @@ fn compare_address(insn: &Insn, strict: &Instruction) -> Result<(), String> {
                 }),
         }
     });
-    let ours = memory.address(strict.next_ip(), &Filled);
+    let ours = memory.address(strict.next_ip(), |register| {
+        filler(u64::from(register.number()))
+    });
     same("address", &Some(ours), &other)
 }
 
 /// Some number for a register.
 fn filler(number: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// A machine that has it in each register, and no memory.
-struct Filled;
-
-impl Machine for Filled {
-    fn register(&self, register: Register) -> u64 {
-        filler(u64::from(register.number()))
-    }
-
-    fn set_register(&mut self, _: Register, _: u64) {}
-
-    fn flags(&self) -> u64 {
-        0
-    }
-
-    fn set_flags(&mut self, _: u64) {}
-
-    crate::without_memory!();
 }
 
 /// Instructions that switch to other code in another mode.

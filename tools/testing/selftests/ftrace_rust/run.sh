@@ -132,7 +132,7 @@ no_sites_elsewhere() {
 	xargs nm --defined-only 2>/dev/null <"$work/objects" | awk '$2 ~ /[tTwW]/ && $3 ~ /^_R/ { print $3 }' | sort -u >"$work/out"
 	wc -l "$work/out"
 	# an empty list would be right of anything
-	for crate in 4core 10ferro_core 9ferro_sys 10ferro_gkhi 10ferro_klog 14kprobes_engine 12relay_engine; do
+	for crate in 4core 10ferro_core 9ferro_sys 10ferro_gkhi 10ferro_klog 18ferro_kprobes_core 21ferro_fast_relay_core 14kprobes_engine 12relay_engine; do
 		has=$(grep -c "$crate" "$work/out")
 		echo "$crate: $has"
 		[ "$has" -gt 10 ] || return 1
