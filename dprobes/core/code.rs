@@ -3,13 +3,13 @@
 //! Instructions of a point as bytes, and their checks before execution.
 
 use super::bytes::Pieces;
+use super::definition::Header;
 use super::insn::Insn;
 use super::insn::INSN_LEN;
 use super::limits::CODE_MAX;
 use super::op::Op;
 use super::op::ANY;
 use super::refusal::Reason;
-use super::set::Header;
 
 /// Instructions of a point.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 //! Encoder of sets.
 
 use super::bytes::padding;
+use super::definition::*;
 use super::insn::Insn;
 use super::insn::INSN_LEN;
 use super::set::*;

@@ -9,19 +9,6 @@ use super::log_only::Room;
 use super::record::ENTRY_LEN;
 use super::record::RECORD_LEN;
 
-/// Layout of a program's record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// [`Pair`].
-    Pair,
-    /// [`OfWords`], with one.
-    Word,
-    /// [`OfWords`], with two.
-    TwoWords,
-    /// [`Steps`].
-    Steps,
-}
-
 /// A layout of records.
 pub trait Form {
     /// Returns the number of bytes of the record.

@@ -7,7 +7,6 @@
 
 use super::environment::World;
 use super::insn::Insn;
-use super::log_layout::Shape;
 use super::machine::Limits;
 use super::op::Op;
 use super::op::Scope;
@@ -131,6 +130,19 @@ impl Room for [u8] {
             *room = bytes;
         }
     }
+}
+
+/// Layout of a program's record. `log_layout.rs` has a type for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One entry, of 16 bytes of memory.
+    Pair,
+    /// One entry, of a word.
+    Word,
+    /// One entry, of two words.
+    TwoWords,
+    /// Any entries.
+    Steps,
 }
 
 /// A program that only logs.

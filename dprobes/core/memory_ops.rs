@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registers, memory, segments and ports; calls of the kernel.
+//! Registers, memory, segments, ports and watchpoints; calls of the kernel.
 
 use super::environment::World;
 use super::exception::Exception;
@@ -135,6 +135,23 @@ impl<W: World> Machine<'_, W> {
         match self.world.call(number, argument) {
             Some(result) => self.push(result),
             None => Err(Fault::new(Exception::Operand, number.into())),
+        }
+    }
+
+    /// Arms or disarms a watchpoint with an address from a program.
+    #[inline(never)]
+    pub(super) fn watch(&mut self, insn: &Insn) -> Result<(), Fault> {
+        let minor = self.number(insn)?;
+        let address = match insn.op {
+            Op::Arm => Some(self.pop()?),
+            _ => None,
+        };
+        // A null pointer is 0, where no object is.
+        let address = address.filter(|address| *address != 0);
+        self.charge(ACCESS_STEPS)?;
+        match self.world.arm(minor, address) {
+            true => Ok(()),
+            false => Err(Fault::new(Exception::Operand, minor.into())),
         }
     }
 }
