@@ -29,11 +29,11 @@ use crate::registry;
 /// The debugfs directory and its files.
 pub(crate) struct Files {
     // In the order of their removal.
-    _files: KVec<File<Shared<Node>>>,
+    _files: KVec<File<Shared<KprobesFile>>>,
     _dir: Dir,
 }
 
-pub(crate) enum Node {
+pub(crate) enum KprobesFile {
     List,
     Blacklist,
     Refused,
@@ -42,7 +42,8 @@ pub(crate) enum Node {
     Enabled,
 }
 
-static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::KprobesEngine>());
+static FILES: FileTable<Shared<KprobesFile>> =
+    FileTable::new(this_module::<crate::KprobesEngine>());
 
 impl Files {
     /// Creates the directory. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
@@ -53,10 +54,10 @@ impl Files {
             let file = dir.file(name, mode, &FILES, Shared::new(Ok(node))?)?;
             Ok(files.push(file, GFP_KERNEL)?)
         };
-        add(c"list", 0o400, Node::List)?;
-        add(c"blacklist", 0o400, Node::Blacklist)?;
-        add(c"refused", 0o400, Node::Refused)?;
-        add(c"enabled", 0o600, Node::Enabled)?;
+        add(c"list", 0o400, KprobesFile::List)?;
+        add(c"blacklist", 0o400, KprobesFile::Blacklist)?;
+        add(c"refused", 0o400, KprobesFile::Refused)?;
+        add(c"enabled", 0o600, KprobesFile::Enabled)?;
         Ok(Self {
             _files: files,
             _dir: dir,
@@ -64,7 +65,7 @@ impl Files {
     }
 }
 
-impl NodeOps for Node {
+impl NodeOps for KprobesFile {
     fn snapshot(&self) -> Result<Option<Self>> {
         let mut lines = TextBuffer::new();
         let written = match self {

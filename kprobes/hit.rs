@@ -310,7 +310,7 @@ impl<'a> Found<'a, Point> {
     #[cold]
     pub(crate) fn missed(self, regs: &mut Regs) {
         self.miss();
-        regs.set_ip(ResumeMap::copies(self.parts.load()));
+        regs.set_ip(ResumeMap::copies(self.last_detour.load()));
     }
 
     /// Executes the instruction on the registers. Returns true if that was possible.
@@ -534,16 +534,16 @@ impl<'a> Found<'a, Point> {
     /// Returns the address of the displaced instruction with a copy at `at`, except for the first
     /// instruction.
     fn displaced(self, at: usize) -> Option<usize> {
-        let parts = self.parts.load();
+        let copies = self.last_detour.load();
         // If post-handlers are called after the first instruction, the other instructions have
         // second copies.
         let same = match self.rest.load() {
             0 => None,
-            rest => ResumeMap::find(parts, self.next.wrapping_sub(self.address))
+            rest => ResumeMap::find(copies, self.next.wrapping_sub(self.address))
                 .map(|second| at.wrapping_sub(rest).wrapping_add(second)),
         };
         let is_at = |from: &usize| {
-            ResumeMap::find(parts, *from).is_some_and(|copy| copy == at || Some(copy) == same)
+            ResumeMap::find(copies, *from).is_some_and(|copy| copy == at || Some(copy) == same)
         };
         let from = (1..JUMP_LEN).find(is_at)?;
         Some(self.address.wrapping_add(from))

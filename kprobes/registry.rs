@@ -254,10 +254,14 @@ pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
     }
 }
 
-/// Unregisters probes that a client has left registered, if they have parts in memory that will be
-/// freed.
+/// Unregisters probes that a client has left registered, if memory that is about to be freed has a
+/// part of them.
 pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
-    let is_leaked = |probe: &Kprobe<'_>| kretprobe::parts_of(*probe).iter().any(|at| is_going(*at));
+    let is_leaked = |probe: &Kprobe<'_>| {
+        kretprobe::client_addresses(*probe)
+            .iter()
+            .any(|at| is_going(*at))
+    };
     loop {
         let mut guard = STATE.lock();
         let (engine, locked) = guard.split();

@@ -33,7 +33,7 @@ use crate::record::ARGS_AT;
 const CALLS_MAX: usize = 64;
 
 /// Arguments and conditions of a probe.
-pub(crate) struct Reading {
+pub(crate) struct Fetch {
     args: KVVec<Arg>,
     conditions: KVVec<Condition>,
     size: usize,
@@ -116,7 +116,7 @@ impl Stacks {
     }
 }
 
-/// Time of reading a value or testing a condition.
+/// Time of fetching a value or testing a condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     /// Once, at the hit.
@@ -196,7 +196,7 @@ impl Area for InRecord<'_, '_> {
     }
 }
 
-impl Reading {
+impl Fetch {
     /// Converts the arguments and conditions. Stacks use `rooms`. Errors: -ENOMEM.
     pub(crate) fn new(text: Args<'_>, rooms: impl FnOnce() -> Result<Arc<Rooms>>) -> Result<Self> {
         let mut args = KVVec::new();

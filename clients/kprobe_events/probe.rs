@@ -27,8 +27,8 @@ use kernel::sync::Arc;
 use crate::fetch::calls_at;
 use crate::fetch::Area;
 use crate::fetch::Calls;
+use crate::fetch::Fetch;
 use crate::fetch::InRecord;
-use crate::fetch::Reading;
 use crate::fetch::When;
 use crate::record::put_registers;
 use crate::record::Head;
@@ -148,7 +148,7 @@ fn since(entered: u64) -> u64 {
 /// Handler with arguments or conditions.
 pub(crate) struct Reader {
     output: Output,
-    reading: Reading,
+    fetch: Fetch,
 }
 
 // The steps of a hit are separate functions, so that the stack has one of their frames at a time.
@@ -163,10 +163,10 @@ impl Reader {
         duration: u64,
         calls: Option<&Calls<'_>>,
     ) {
-        let Self { output, reading } = self;
+        let Self { output, fetch } = self;
         let head = || output.head(kind, ctx, task, duration);
-        output.put_args(head, reading.faults_at(), calls, |area| {
-            reading.write(ctx, when, area)
+        output.put_args(head, fetch.faults_at(), calls, |area| {
+            fetch.write(ctx, when, area)
         });
     }
 
@@ -181,9 +181,9 @@ impl Reader {
         calls: Option<&Calls<'_>>,
         kept: &mut Kept<N>,
     ) {
-        let Self { output, reading } = self;
-        kept.faults |= reading.write(ctx, When::Return, &mut kept.area);
-        let size = reading.faults_at();
+        let Self { output, fetch } = self;
+        kept.faults |= fetch.write(ctx, When::Return, &mut kept.area);
+        let size = fetch.faults_at();
         let head = || output.head(Kind::Return, ctx, task, duration);
         output.put_args(head, size, calls, |area| {
             area.put(0, kept.area.get(..size).unwrap_or_default());
@@ -197,14 +197,14 @@ pub(crate) struct ReadsAtPoint(Reader);
 #[vtable]
 impl ProbeHandler for ReadsAtPoint {
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        let Reader { output, reading } = &self.0;
+        let Reader { output, fetch } = &self.0;
         let task = TaskInfo::current();
-        if !reading.counts(ctx, &task, When::Hit, 0) {
+        if !fetch.counts(ctx, &task, When::Hit, 0) {
             return Next::Continue;
         }
-        match reading.has_args() {
+        match fetch.has_args() {
             true => {
-                let calls = reading.calls(ctx);
+                let calls = fetch.calls(ctx);
                 let now = (Kind::Point, When::Hit);
                 self.0.put(now, ctx, &task, 0, calls.as_ref());
             }
@@ -233,26 +233,26 @@ impl<const N: usize> RetprobeHandler for ReadsAtReturn<N> {
     type Data = Kept<N>;
 
     fn entry(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept<N>) -> Keep {
-        let reading = &self.0.reading;
-        if !reading.counts(ctx, &TaskInfo::current(), When::Entry, 0) {
+        let fetch = &self.0.fetch;
+        if !fetch.counts(ctx, &TaskInfo::current(), When::Entry, 0) {
             return Keep::No;
         }
-        kept.faults = reading.write(ctx, When::Entry, &mut kept.area);
+        kept.faults = fetch.write(ctx, When::Entry, &mut kept.area);
         kept.entered = mono_fast_ns();
         Keep::Yes
     }
 
     fn returned(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept<N>) {
         let duration = since(kept.entered);
-        let Reader { output, reading } = &self.0;
+        let Reader { output, fetch } = &self.0;
         let task = TaskInfo::current();
-        if !reading.counts(ctx, &task, When::Return, duration) {
+        if !fetch.counts(ctx, &task, When::Return, duration) {
             return;
         }
-        if !reading.has_args() {
+        if !fetch.has_args() {
             return output.put(Kind::Return, ctx, &task, duration);
         }
-        let calls = reading.calls(ctx);
+        let calls = fetch.calls(ctx);
         if N == 0 {
             // All arguments are read at the return.
             let now = (Kind::Return, When::Return);
@@ -276,7 +276,7 @@ pub(crate) struct Request<'a> {
     pub(crate) kind: Kind,
     pub(crate) symbol: &'a CStr,
     pub(crate) offset: u32,
-    pub(crate) reading: Reading,
+    pub(crate) fetch: Fetch,
     /// Destination of its hits.
     pub(crate) output: Output,
 }
@@ -295,17 +295,17 @@ impl Request<'_> {
     fn reader(self) -> Reader {
         Reader {
             output: self.output,
-            reading: self.reading,
+            fetch: self.fetch,
         }
     }
 
     fn form(&self) -> Form {
-        let reading = &self.reading;
+        let fetch = &self.fetch;
         match self.kind {
-            Kind::Point if reading.is_nothing() => Form::Point,
+            Kind::Point if fetch.is_nothing() => Form::Point,
             Kind::Point => Form::ReadsAtPoint,
-            Kind::Return if reading.is_nothing() => Form::Return,
-            Kind::Return if reading.reads_at_entry() => Form::KeepsToReturn,
+            Kind::Return if fetch.is_nothing() => Form::Return,
+            Kind::Return if fetch.reads_at_entry() => Form::KeepsToReturn,
             Kind::Return => Form::ReadsAtReturn,
         }
     }
@@ -385,21 +385,21 @@ impl Live {
 
     /// Drops many probes faster than one by one.
     pub(crate) fn drop_all(all: impl Iterator<Item = Self>) {
-        let (mut points, mut reading) = (KVVec::new(), KVVec::new());
+        let (mut points, mut readers) = (KVVec::new(), KVVec::new());
         let (mut returns, mut reading_late, mut keeping) =
             (KVVec::new(), KVVec::new(), KVVec::new());
         for live in all {
             // Dropped at once if there is no memory.
             let _ = match live {
                 Self::Point(probe) => points.push(probe, GFP_KERNEL),
-                Self::ReadsAtPoint(probe) => reading.push(probe, GFP_KERNEL),
+                Self::ReadsAtPoint(probe) => readers.push(probe, GFP_KERNEL),
                 Self::Return(probe) => returns.push(probe, GFP_KERNEL),
                 Self::ReadsAtReturn(probe) => reading_late.push(probe, GFP_KERNEL),
                 Self::KeepsToReturn(probe) => keeping.push(probe, GFP_KERNEL),
             };
         }
         Probe::drop_all(points.into_iter());
-        Probe::drop_all(reading.into_iter());
+        Probe::drop_all(readers.into_iter());
         Retprobe::drop_all(returns.into_iter());
         Retprobe::drop_all(reading_late.into_iter());
         Retprobe::drop_all(keeping.into_iter());

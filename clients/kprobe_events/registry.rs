@@ -27,7 +27,7 @@ use kernel::str::CString;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::fetch::Reading;
+use crate::fetch::Fetch;
 use crate::fetch::Rooms;
 use crate::format;
 use crate::probe::Live;
@@ -285,9 +285,9 @@ impl Probes {
         let mut result = Ok(());
         for new in some {
             let one = self.prepare(state, new);
-            let pushed = one.and_then(|(one, reading, output)| {
+            let pushed = one.and_then(|(one, fetch, output)| {
                 claimed.push_within_capacity(one).map_err(|_| ENOMEM)?;
-                let rest = (new.kind, reading, output);
+                let rest = (new.kind, fetch, output);
                 prepared.push_within_capacity(rest).map_err(|_| ENOMEM)
             });
             if let Err(error) = pushed {
@@ -295,12 +295,12 @@ impl Probes {
                 break;
             }
         }
-        for (one, (kind, reading, output)) in claimed.iter().zip(prepared) {
+        for (one, (kind, fetch, output)) in claimed.iter().zip(prepared) {
             let request = Request {
                 kind,
                 symbol: &one.symbol,
                 offset: one.offset,
-                reading,
+                fetch,
                 output,
             };
             // There is room.
@@ -324,7 +324,7 @@ impl Probes {
     }
 
     /// Prepares a probe for registration and claims its name.
-    fn prepare(&self, state: &mut State, new: &New<'_>) -> Result<(Claimed, Reading, Output)> {
+    fn prepare(&self, state: &mut State, new: &New<'_>) -> Result<(Claimed, Fetch, Output)> {
         let args = new.args;
         let rooms = || match &state.rooms {
             Some(rooms) => Ok(rooms.clone()),
@@ -333,7 +333,7 @@ impl Probes {
                 .insert(Arc::new(Rooms::new()?, GFP_KERNEL)?)
                 .clone()),
         };
-        let reading = Reading::new(args, rooms)?;
+        let fetch = Fetch::new(args, rooms)?;
         let symbol = CString::try_from_fmt(fmt!("{}", new.symbol))?;
         let text = match args.conditions_text() {
             "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
@@ -352,7 +352,7 @@ impl Probes {
             args: text,
             room,
         };
-        Ok((claimed, reading, Output::new(number, self.channel.clone())))
+        Ok((claimed, fetch, Output::new(number, self.channel.clone())))
     }
 
     /// Returns a line for each probe. New keys may be added at the ends of lines.

@@ -250,7 +250,7 @@ impl Detour {
     ///   breakpoint was hit after the code was written. But `erets`, which CPUs with FRED use, does
     ///   not discard the next instructions that the CPU has fetched;
     /// - from another detour of the point, which a task may still be in: `optprobe_template.S`
-    ///   resumes at [`Point::parts`] with a `ret`, without any exception;
+    ///   resumes at [`Point::last_detour`] with a `ret`, without any exception;
     /// - from the jump, or from the breakpoint that the kernel puts in its place while it writes
     ///   the jump, both later.
     ///
@@ -260,7 +260,7 @@ impl Detour {
         if text.syncs() == self.written {
             text.sync();
         }
-        self.point.parts.store(self.resume.word());
+        self.point.last_detour.store(self.resume.word());
         self.point.substitute.store(self.slot.address());
         if self.kind == DetourKind::Around {
             self.point.within.store(self.around.within);

@@ -28,7 +28,7 @@ pub(crate) fn kretprobe_of(probe: Kprobe<'_>) -> Option<Kretprobe<'_>> {
 
 /// Returns the addresses that a client has to keep valid for a probe: the structure and its
 /// handlers, or 0.
-pub(crate) fn parts_of(probe: Kprobe<'_>) -> [usize; 6] {
+pub(crate) fn client_addresses(probe: Kprobe<'_>) -> [usize; 6] {
     let [pre, post] = probe.handlers();
     let [entry, returned] = kretprobe_of(probe).map_or([0; 2], Kretprobe::handlers);
     let fault = probe.fault_handler().map_or(0, |f| f as usize);

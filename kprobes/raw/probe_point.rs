@@ -79,7 +79,7 @@ pub(crate) struct Point {
     pub(crate) detour: Word,
     /// As `detour`, but never reset: a task may still be in the detour when hits no longer resume
     /// there.
-    pub(crate) parts: Word,
+    pub(crate) last_detour: Word,
     /// Address of the first instruction's copy that runs in a detour between handlers, or 0. Never
     /// reset.
     pub(super) within: Word,
@@ -108,7 +108,7 @@ impl Point {
             post_copy_stops: false,
             onward: Word::new(onward(&execution, address, copy)),
             detour: Word::new(0),
-            parts: Word::new(0),
+            last_detour: Word::new(0),
             within: Word::new(0),
             rest: Word::new(0),
             substitute: Word::new(0),
@@ -165,7 +165,7 @@ impl Point {
         self.detour.store(copies.map_or(0, ResumeMap::word));
         let onward = match copies {
             None => onward(&self.execution, self.address, self.copy),
-            Some(parts) => ResumeMap::copies(parts.word()),
+            Some(copies) => ResumeMap::copies(copies.word()),
         };
         self.onward.store(onward);
     }
