@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Check that reStructuredText files are well formed and name each other rightly; fails on any warning.
+"""Checks that reStructuredText files are well formed and that their references are right; fails on
+any warning.
 
-The roles and directives that only Sphinx has (as the kernel's documentation uses them) are let through. Of these,
-documents that a ":doc:" or a table of contents names have to exist, a file that has a table of contents has to list
-every document beside it, and Graphviz, where it is installed, has to accept the pictures. Those that are files have to be there.
+Sphinx's own roles and directives (as the kernel's documentation uses them) are accepted. Of these,
+documents that a ":doc:" or a table of contents names must exist, a file with a table of contents
+must list every document in its directory, and Graphviz, where it is installed, must accept the
+pictures. Included files must exist.
 """
 
 import pathlib
@@ -20,7 +22,7 @@ DIRECTIVES = ("kernel-doc", "c:function", "c:type", "c:macro")
 
 
 class AnyDirective(Directive):
-    """Takes whatever a Sphinx directive may hold."""
+    """Accepts all contents that a Sphinx directive may hold."""
 
     has_content = True
     optional_arguments = 100
@@ -30,7 +32,7 @@ class AnyDirective(Directive):
 
 
 class Toctree(AnyDirective):
-    """The documents of a directory. Those of all the directives of a file are in "listed"."""
+    """The documents of a directory. "listed" has the documents of all the directives of a file."""
 
     option_spec = {"maxdepth": directives.nonnegative_int, "caption": directives.unchanged, "titlesonly": directives.flag}
     listed = []

@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Makes Debian packages of a kernel variant and of the command, in build/deb:
+#
 #   deb.sh VARIANT
-# linux-image, linux-headers and linux-libc-dev are the kernel's own (bindeb-pkg). Its headers lack what modules in Rust need: that is
-# ferrotrace-dev, for clients in Rust, and in C of our headers. ferrotrace is the command.
+#
+# linux-image, linux-headers and linux-libc-dev are the kernel's own (bindeb-pkg). Its headers lack
+# files that modules in Rust need: ferrotrace-dev has these, for clients in Rust, and for clients in
+# C of our headers. ferrotrace is the command.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# What is installed is for all to read, however private the files here are (pack).
+# Installed files are readable for all, even if the files here are private (pack).
 umask 022
 variant=${1:?usage: deb.sh VARIANT}
 out=$REPO/build/deb
@@ -27,12 +30,13 @@ trap 'rm -rf "$work"' EXIT
 rm -rf "$out"
 mkdir -p "$out"
 
-# Kbuild leaves the packages beside its directory.
+# Kbuild writes the packages next to its directory.
 kernel_packages() {
 	local log=$kdir/deb.log
 	rm -f "$(dirname "$kdir")"/*.deb
 	say "packing kernel $variant ($release)"
-	# With the variables of the build, so that nothing is built anew. What it would build with is there, under whatever name.
+	# With the variables of the build, so that nothing is rebuilt. The tools of the build exist,
+	# whatever their names.
 	"$REPO/integration/kernel.sh" make "$variant" KDEB_PKGVERSION="$version" KDEB_COMPRESS=zstd DPKG_FLAGS=-d bindeb-pkg >"$log" 2>&1 || {
 		tail -n 20 "$log" >&2
 		die "bindeb-pkg failed; log: $log"
@@ -41,8 +45,8 @@ kernel_packages() {
 	rm -rf "$kdir/debian" "$(dirname "$kdir")"/linux-upstream_*
 }
 
-# pack DIR NAME VERSION DEPENDS DESCRIPTION...: a package of what is in DIR; the first line describes it in short. $replaces may have
-# the same files.
+# pack DIR NAME VERSION DEPENDS DESCRIPTION...: a package of the contents of DIR; the first line
+# describes it in short. $replaces may have the same files.
 pack() {
 	local dir=$1 name=$2 pack_version=$3 depends=$4
 	shift 4
@@ -58,8 +62,8 @@ pack() {
 	dpkg-deb --root-owner-group -Zzstd --build "$dir" "$out/${name}_${pack_version}_amd64.deb" >/dev/null
 }
 
-# What kbuild needs of the build directory for a module in Rust, and of our directory for a client: metadata of crates, procedural
-# macros, headers.
+# Files of the build directory that kbuild needs for a module in Rust, and of our directory for a
+# client: metadata of crates, procedural macros, headers.
 dev_package() {
 	local to=$work/dev/usr/src/linux-headers-$release
 	mkdir -p "$to"
@@ -87,7 +91,7 @@ command_package() {
 		"for programs that read channels themselves."
 }
 
-# newest_glibc PROGRAM: the newest version of the C library whose symbols it needs.
+# newest_glibc PROGRAM: the newest version of the C library that its symbols need.
 newest_glibc() { objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2; }
 
 kernel_packages

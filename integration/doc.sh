@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# API documentation of the Cargo packages and of the crates in the kernel, whose examples are compiled, and a check that
-# Documentation/ and README are well formed. Of the kernel it takes what the variant modular was built with.
+# API documentation of the Cargo packages and of the crates in the kernel, with compiled examples,
+# and a check that Documentation/ and README are well formed. For the kernel it uses the build of
+# the variant modular.
 set -uo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"

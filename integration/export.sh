@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Puts Ferrotrace into a kernel tree of the user's own, and takes it out again:
-#   export.sh TREE                  applies the series, copies our directories to kernel/ferrotrace, and puts our headers for
-#                                   programs where "make headers_install" looks
-#   export.sh --undo[=force] TREE   the tree as it was before; "force" also drops what was changed in kernel/ferrotrace since
-# In a git tree each patch becomes a commit, and the copy another. Where a patch does not apply, or something else fails, nothing is
-# changed. All is made beside the tree, and comes into it at the end: in a git tree by one command, in a plain one so that --undo knows
-# what to do when it was interrupted.
+# Puts Ferrotrace into a kernel tree of the user's own, and removes it again:
+#
+#   export.sh TREE                  applies the series, copies our directories to kernel/ferrotrace,
+#                                   and puts our headers for programs where "make headers_install"
+#                                   looks
+#   export.sh --undo[=force] TREE   restores the tree; "force" also drops changes in
+#                                   kernel/ferrotrace
+#
+# In a git tree each patch becomes a commit, and the copy another. If a patch does not apply, or
+# another step fails, nothing is changed. All is prepared outside of the tree, and moved into it at
+# the end: in a git tree by one command, in a plain one so that --undo can continue after an
+# interruption.
 set -euo pipefail
-# Commits are made in $(...): what fails there is not to be passed over.
+# Commits are made in $(...): a failure there must end the script.
 shopt -s inherit_errexit
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -18,7 +23,8 @@ shopt -s inherit_errexit
 TRAILER=Ferrotrace-Base
 OURS=kernel/ferrotrace
 
-# in_git TREE: whether it is the top of a git work tree; fails where there is one that git does not take.
+# in_git TREE: succeeds if it is the top of a git work tree; ends the script for one that git
+# refuses.
 in_git() {
 	[ -e "$1/.git" ] || return 1
 	have git || die "$1 is a git tree, and there is no git here"
@@ -50,14 +56,14 @@ clean_git() {
 	[ -z "$changes" ] || die "$1 has changes that are not committed"
 }
 
-# add_parts TREE: our part of it, the series for --undo, and what a reader needs.
+# add_parts TREE: adds our part, the series for --undo, and files for readers.
 add_parts() {
 	local dest=$1/$OURS f
 	mkdir -p "$dest/integration/patches" "$1/include/uapi/linux"
 	(cd "$REPO" && { part_files; find Documentation -type f; printf '%s\n' README.md COPYING MAINTAINERS; } |
 		rsync -lp --files-from=- . "$dest/")
 	(cd "$PATCHES" && { patch_list; printf 'series\n'; } | rsync -lp --files-from=- . "$dest/integration/patches/")
-	# The only ones among what kbuild makes that a kernel's tree does not ignore.
+	# The only files of kbuild that a kernel's tree does not ignore.
 	printf 'exports_generated.h\n' >"$dest/.gitignore"
 	for f in "$dest"/include/uapi/linux/*.h; do
 		ln -s "../../../$OURS/include/uapi/linux/${f##*/}" "$1/include/uapi/linux/"
@@ -69,7 +75,8 @@ staged() {
 	GIT_INDEX_FILE=$scratch/index git --git-dir="$git_dir" --work-tree="$scratch/tree" -c core.fsmonitor=false "$@"
 }
 
-# commit PARENT: a commit of what is staged, with the message of standard input; prints its name.
+# commit PARENT: commits the staged files, with the message of standard input; prints the commit's
+# name.
 commit() {
 	local content
 	content=$(staged write-tree)
@@ -138,7 +145,8 @@ export_plain() {
 	say "$tree: $(patch_list | wc -l) patches applied, $OURS is new"
 }
 
-# gone DIRECTORY TREE: removes it: at once, so that the rest of it is never taken for all of it.
+# gone DIRECTORY TREE: removes it by one rename, so that a part of it is never mistaken for all of
+# it.
 gone() {
 	local to=$2/kernel/.ferrotrace.gone
 	rm -rf "$to"
@@ -146,7 +154,7 @@ gone() {
 	rm -rf "$to" || say "warning: cannot remove $to, which is not needed"
 }
 
-# take_back TREE: from what "before" has, if the tree was changed.
+# take_back TREE: restores the files in "before", if the tree was changed.
 take_back() {
 	local dest=$1/$OURS
 	if [ -d "$dest/before" ]; then copy_touched "$dest/before" "$1" "$dest"; fi
@@ -168,7 +176,8 @@ export_to() {
 	say "next: $OURS/Documentation/install.rst; to take it out: make export KTREE=$(printf %q "$tree") UNDO=1"
 }
 
-# git_base TREE: the commit before our first. They may have come upon another since, by a rebase; no other may be after or between them.
+# git_base TREE: the commit before our first. A rebase may have given ours another parent since; no
+# other commit may be after or between them.
 git_base() {
 	local at=HEAD p
 	[ -n "$(git -C "$1" log -1 --format="%(trailers:key=$TRAILER,valueonly)")" ] ||
@@ -185,13 +194,14 @@ undo_git() {
 	local tree=$1 base
 	clean_git "$tree"
 	base=$(git_base "$tree")
-	# What was built.
+	# Built files.
 	git -C "$tree" clean -f -d -q -X -- "$OURS"
 	move_to "$tree" "$base"
 	if there "$tree/$OURS"; then say "warning: $OURS has files that git does not know; they are still there"; fi
 }
 
-# changed_since OURS: its files that are not as exported, and new ones that look like somebody's work, not like what kbuild made.
+# changed_since OURS: its files that differ from the exported ones, and new ones that kbuild did not
+# make.
 changed_since() {
 	if ! [ -f "$1/integration/exported" ]; then return; fi
 	(

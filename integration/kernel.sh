@@ -2,22 +2,25 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Configures and builds a kernel variant in the cache.
+#
 #   kernel.sh build VARIANT           build it; prints the image's path
 #   kernel.sh config VARIANT          only configure it; prints the configuration's path
 #   kernel.sh kdir VARIANT            print the build directory (for M=, for modules and symbols)
 #   kernel.sh image VARIANT           print the image's path
 #   kernel.sh make VARIANT ARGS...    run kbuild there, e.g. "modules", "M=/some/module"
-#   kernel.sh tools VARIANT           print the tools that it is built with, as arguments of kbuild, a line each
-#   kernel.sh clippy VARIANT          compile the repository's Rust with clippy, in a build directory of its own
+#   kernel.sh tools VARIANT           print its build tools, as arguments of kbuild, a line each
+#   kernel.sh clippy VARIANT          compile the repository's Rust with clippy, in a separate build
+#                                     directory
 #
-# FERROTRACE_TOOLS=NAME builds in a directory of its own, for tools that FERROTRACE_CC=, RUSTC=, BINDGEN= and LIBCLANG_PATH= choose.
+# FERROTRACE_TOOLS=NAME builds in a separate directory, for tools that FERROTRACE_CC=, RUSTC=,
+# BINDGEN= and LIBCLANG_PATH= choose.
 #
-# A tree of the cache is one kernel version with one state of the patches; a variant is built in a directory
-# directly below it, so that kbuild names every file relatively and ccache shares objects between trees.
+# A tree of the cache is one kernel version with one state of the patches; a variant is built in a
+# directory directly below it, so that kbuild names every file relatively and ccache shares objects
+# between trees.
 #
-# Locks, outermost first: that of the build directory, where one kbuild runs at a time; that of the
-# tree, which all variants read: shared while kbuild runs, exclusive while kernel/ferrotrace changes
-# there.
+# Locks, outermost first: the build directory's, where one kbuild runs at a time; the tree's, which
+# all variants read: shared while kbuild runs, exclusive while kernel/ferrotrace changes there.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -46,13 +49,13 @@ fragments() {
 	printf '%s\n' "$dir/$VARIANT.config"
 }
 
-# other_architectures: a pattern for their options, which have the names of directories, but for two.
+# other_architectures: a pattern for their options, which have the names of directories, except two.
 other_architectures() {
 	printf '%s|' ALPHA ARC ARM ARM64 CSKY HEXAGON LOONGARCH M68K MICROBLAZE MIPS NIOS2 OPENRISC PARISC PPC RISCV S390 SPARC SUPERH
 	echo XTENSA
 }
 
-# asked_for PATTERN: whether the configuration is to have such an option.
+# asked_for PATTERN: succeeds if the variant's configuration asks for such an option.
 asked_for() {
 	local files=("$REPO/integration/config/$VARIANT.config")
 	if [ "$VARIANT" = own ]; then files+=("$KCONFIG"); fi
@@ -108,10 +111,11 @@ setup_tools() {
 		if [ ! -x "${CC%clang}ld.lld" ] || [ ! -x "${CC%clang}llvm-ar" ]; then die "variant $VARIANT needs lld and llvm of the version of $CC"; fi
 		MAKE_ARGS+=(LD="${CC%clang}ld.lld" AR="${CC%clang}llvm-ar" NM="${CC%clang}llvm-nm")
 	fi
-	# What the tests of coverage look at.
+	# The files that the tests of coverage examine.
 	MAKE_ARGS+=(GCOV_PROFILE_sort.o=y GCOV_PROFILE_list_sort.o=y)
-	# Rust for User Mode Linux is position independent, and asks for another crate's statics through a table (GOTPCREL)
-	# that the loader of modules does not make. In this model it asks for none, wherever the module comes to lie.
+	# Rust for User Mode Linux is position independent, and accesses another crate's statics
+	# through a table (GOTPCREL) that the loader of modules does not make. In this model it
+	# needs none, at any address of the module.
 	if [ "$ARCH" = um ]; then MAKE_ARGS+=("RUSTFLAGS_MODULE=-Crelocation-model=static -Ccode-model=large"); fi
 }
 
@@ -120,7 +124,7 @@ kmake() { nice make -C "$TREE" O="$KDIR" "${MAKE_ARGS[@]}" -j"$JOBS" "$@"; }
 # in_kdir CMD...: run CMD while nothing else is built in the directory.
 in_kdir() { with_lock "$(basename "$TREE")-$(basename "$KDIR")" "$@"; }
 
-# state: a hash of all that decides what the build directory must contain.
+# state: a hash of all inputs of the build directory.
 state() {
 	{
 		(cd "$REPO" && part_files | xargs -r sha256sum)
@@ -138,13 +142,13 @@ link_in() {
 	local dest=$TREE/kernel/ferrotrace
 	mkdir -p "$dest"
 	(cd "$REPO" && part_files | rsync -rlpc --files-from=- . "$dest/")
-	# --files-from cannot delete: remove what the repository no longer has.
+	# --files-from cannot delete: remove files that the repository no longer has.
 	(cd "$dest" && find . -type f -printf '%P\n' | LC_ALL=C sort) |
 		LC_ALL=C comm -23 - <(part_files) | (cd "$dest" && xargs -r -d '\n' rm -f)
 	find "$dest" -mindepth 1 -type d -empty -delete
 }
 
-# to_link: lists what link_in would change.
+# to_link: lists the changes that link_in would make.
 to_link() {
 	local dest=$TREE/kernel/ferrotrace
 	mkdir -p "$dest"
@@ -196,8 +200,8 @@ check_config() {
 	[ $bad = 0 ]
 }
 
-# start_config: makes the configuration that the fragments are merged into: nothing, or what the distribution configures
-# but for its modules, most of which are drivers, or what the user does (KCONFIG=).
+# start_config: makes the configuration that the fragments are merged into: an empty one, or the
+# distribution's except for its modules, most of which are drivers, or the user's (KCONFIG=).
 start_config() {
 	local config
 	case $VARIANT in
@@ -231,15 +235,17 @@ configure() {
 	fi
 	if [ "$VARIANT" = own ]; then tell_lost; fi
 	if check_config; then return; fi
-	# What the user's own rules out, as PREEMPT_RT does DProbes, is for them to decide; not without anything of ours.
+	# Users decide about options that their own configuration excludes, as PREEMPT_RT does
+	# DProbes; but not about all of ours.
 	if [ "$VARIANT" != own ] || ! grep -qx CONFIG_FERROTRACE=y "$KDIR/.config"; then
 		die "the configuration did not take every option of $VARIANT"
 	fi
 	say "warning: $KCONFIG does not go together with these options, the kernel is without them"
 }
 
-# tell_lost: what the user's configuration has switched on and the kernel has not: options of another version, or of another compiler.
-# What says something of the tools is found anew.
+# tell_lost: prints options that the user's configuration has switched on and the kernel has not:
+# those of another version, or of another compiler. Options that describe the tools are set by
+# kconfig itself.
 tell_lost() {
 	local lost=$KDIR/lost-options
 	grep -E '^CONFIG_[A-Za-z0-9_]+=[ym]' "$KCONFIG" | cut -d= -f1 |
@@ -279,8 +285,8 @@ configure_if_changed() {
 
 up_to_date() { [ -f "$KDIR/$IMAGE" ] && [ "$(cat "$KDIR/.ferrotrace-state" 2>/dev/null)" = "$1" ]; }
 
-# build_now: the state is that of before linked, so what is edited during the build is built the
-# next time.
+# build_now: the state is the one from before linking, so edits during the build are built the next
+# time.
 build_now() {
 	local want
 	want=$(state)
@@ -297,7 +303,7 @@ build_linked() {
 	say "built $VARIANT in $((SECONDS - start)) s"
 }
 
-# config_now: from here on the image, if there is one, is not of what else is there.
+# config_now: an existing image no longer matches the rest.
 config_now() {
 	rm -f "$KDIR/.ferrotrace-state"
 	configure_if_changed
@@ -305,8 +311,8 @@ config_now() {
 }
 
 # write_wrapper: make prefers this file to the Makefile that kbuild makes, so that "make -C KDIR
-# M=..." runs the tools that built the kernel, whatever is in PATH. A variable of the caller's
-# counts more.
+# M=..." runs the tools that built the kernel, regardless of PATH. A variable of the caller's has
+# priority.
 write_wrapper() {
 	local arg
 	{
@@ -339,7 +345,8 @@ build() {
 	printf '%s\n' "$KDIR/$IMAGE"
 }
 
-# clippy: only our directory, each time anew, since what was compiled once is not reported again.
+# clippy: only our directory, each time from scratch, since warnings of compiled files are not
+# reported again.
 clippy() {
 	configure_if_changed
 	rm -rf "$KDIR/kernel/ferrotrace"

@@ -62,8 +62,8 @@ rustc_candidates() {
 	printf '%s\n' "${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/*/bin/rustc
 }
 
-# find_rustc: prints a rustc whose own library source is installed and that the kernel accepts.
-# A rustup proxy answers for whichever toolchain is active, so its sysroot's real binary is printed.
+# find_rustc: prints a rustc that has its library source installed and that the kernel accepts. A
+# rustup proxy stands for the active toolchain, so its sysroot's real binary is printed.
 find_rustc() {
 	local c sysroot version
 	while read -r c; do
@@ -220,7 +220,7 @@ apply_series() {
 	done
 }
 
-# kernel_version TREE: what its Makefile says, without running it; nothing if it says nothing.
+# kernel_version TREE: the version in its Makefile, without running it; nothing without one.
 kernel_version() {
 	awk '$2 == "=" && $1 ~ /^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)$/ && !($1 in v) { v[$1] = $3 }
 		END { if (v["VERSION"] != "") print v["VERSION"] "." v["PATCHLEVEL"] "." v["SUBLEVEL"] v["EXTRAVERSION"] }' "$1/Makefile"

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 #   lint.sh fmt     format every Rust source
-#   lint.sh fast    rustfmt, where unsafe is, style, checkpatch, MAINTAINERS, shellcheck: what takes less than a minute
+#   lint.sh fast    rustfmt, places of unsafe, style, checkpatch, MAINTAINERS, shellcheck: all checks
+#                   of less than a minute
 #   lint.sh lint    these, and clippy (the kernel's flags in the kernel, cargo's for the host)
 set -uo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# The variant whose configuration compiles the most of our code.
+# The variant with the configuration that compiles the most of our code.
 VARIANT=${LINT_VARIANT:-modular}
 
 cd "$REPO" || exit 1
@@ -44,7 +45,8 @@ clippy_host() {
 	CARGO_TARGET_DIR=$CACHE/target "$(find_cargo)" clippy -q --workspace --all-targets --manifest-path "$REPO/Cargo.toml" -- -D warnings
 }
 
-# Clippy in the kernel: our objects only are compiled anew, with CLIPPY=1, in a build directory of their own kind.
+# Clippy in the kernel: only our objects are recompiled, with CLIPPY=1, in a separate build
+# directory.
 clippy_kernel() { "$REPO/integration/kernel.sh" clippy "$VARIANT"; }
 
 # The kernel's code has unsafe in two kinds of places only. An `unsafe impl` may also stand next to its type: it

@@ -3,8 +3,8 @@
 #
 # Roots of a Debian suite, by mmdebstrap from the machine's own mirror. Source it after lib.sh and apt.sh; needs root.
 
-# make_root SUITE DIR PACKAGES...: a minimal root in DIR, which must not be there, with some packages more. What apt needs besides
-# the suite's sources comes from the machine's settings.
+# make_root SUITE DIR PACKAGES...: makes a minimal root in DIR, which must not exist, with these
+# packages. apt's settings other than the suite's sources are the machine's.
 make_root() {
 	local suite=$1 root=$2 conf
 	shift 2

@@ -4,12 +4,12 @@
 
     rustdoc.py KDIR RUSTDOC OUT
 
-KDIR is a variant's build directory: what kbuild has noted there of each crate (.NAME.o.cmd) says with which flags and
-crates it is compiled, and rustdoc takes the same. Crates are what has a root called ferro_*.rs; the documentation of
-the packages of pure logic is cargo's.
+KDIR is a variant's build directory: kbuild has noted there the flags and crates with which each
+crate is compiled (.NAME.o.cmd), and rustdoc uses the same. Crates have a root called ferro_*.rs;
+cargo documents the packages of pure logic.
 
-As rustdoc's --test-builder, which is called as rustc is, it compiles an example without making a program of it: there
-is nothing here that could run it.
+As rustdoc's --test-builder, which is called as rustc is, it compiles an example without making a
+program of it: there is nothing here that could run it.
 """
 
 import os
@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 RUSTC = "FERROTRACE_RUSTC"
-# What is about the object that is not made here.
+# Options about the object that is not made here.
 DROPPED = ("--emit", "--remap-path-scope", "-Zbinary_dep_depinfo")
 
 
@@ -38,14 +38,14 @@ def noted(cmd_file):
 
 
 def document(kdir, rustdoc, out, cmd_file):
-    """Returns whether there was nothing to complain of."""
+    """Returns true without a complaint."""
     environment, rustc, words = noted(cmd_file)
     crate = cmd_file.name.removeprefix(".").removesuffix(".o.cmd")
     environment = {**os.environ, **environment, "RUSTC_BOOTSTRAP": "1", RUSTC: rustc}
     made = subprocess.run([rustdoc, *words, "-Dwarnings", "--out-dir", out], cwd=kdir, env=environment, check=False)
     examples = []
-    # "cargo test" compiles and runs those of the pure logic.
-    if not crate.endswith("_core"):
+    # "cargo test" compiles, and runs, those of the core.
+    if crate != "ferro_core":
         examples = [rustdoc, *words, "--test", "--no-run", "--test-builder", os.path.abspath(__file__),
                     "-L", str(cmd_file.parent.relative_to(kdir)), "--extern", crate]
         tested = subprocess.run(examples, cwd=kdir, env=environment, check=False, capture_output=True, text=True)
@@ -57,7 +57,7 @@ def document(kdir, rustdoc, out, cmd_file):
 
 
 def main():
-    """Documents what there is, whatever fails."""
+    """Documents all crates, also after a failure."""
     kdir, rustdoc, out = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     ours = kdir / "kernel/ferrotrace"
     cmd_files = [f for f in sorted(ours.rglob(".ferro_*.o.cmd")) if "--crate-type rlib" in f.read_text()]

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Installs what is missing to build, boot and test the kernels; does nothing where nothing is missing.
-#   setup.sh            say what is there and what will be installed, then install it
-#   setup.sh --quiet    say nothing unless something has to be installed
+# Installs all that is missing to build, boot and test the kernels; does nothing where nothing is
+# missing.
+#
+#   setup.sh            list present and missing requirements, then install the missing ones
+#   setup.sh --quiet    print nothing unless something must be installed
 #   setup.sh --check    install nothing; fail if something is missing
-# Everything comes from the distribution's, Cargo's and Python's registries, by name.
+#
+# Everything is installed from the distribution's, Cargo's and Python's registries, by name.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -14,8 +17,9 @@ set -euo pipefail
 
 mode=${1:-}
 
-# Each requirement is a line "NAME|TEST|PACKAGES": a shell test that holds when it is there, and the packages to
-# install when it does not: alternatives separated by "/", the first that is on offer; "+" joins what goes together.
+# Each requirement is a line "NAME|TEST|PACKAGES": a shell test that succeeds if it is present, and
+# the packages to install otherwise: alternatives separated by "/", the first available one; "+"
+# joins packages of one alternative.
 requirements() {
 	cat <<'EOF'
 compiler, make and binutils|have gcc && have make && have ld|build-essential
@@ -60,7 +64,7 @@ EOF
 # names LINES: the names of requirements, on one line.
 names() { cut -d'|' -f1 <<<"$1" | paste -sd, | sed 's/,/, /g'; }
 
-# What is not a package of every distribution: "NAME|TEST|FUNCTION".
+# Requirements that are not packages of every distribution: "NAME|TEST|FUNCTION".
 extras() {
 	cat <<'EOF'
 bindgen|find_bindgen >/dev/null|install_bindgen
@@ -84,10 +88,10 @@ has_rust_tool() {
 has_root() { [ "$(id -u)" = 0 ] || have sudo; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
-# candidate PACKAGE: whether the configured suites have it.
+# candidate PACKAGE: succeeds if the configured suites have it.
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep '^  Candidate: [^(]' >/dev/null; }
 
-# choose ALTERNATIVES ("a+b/c"): prints the first whose packages are all on offer, as words.
+# choose ALTERNATIVES ("a+b/c"): prints the first whose packages are all available, as words.
 choose() {
 	local alternative p ok alternatives
 	IFS=/ read -r -a alternatives <<<"$1"
@@ -174,8 +178,8 @@ have_readers() {
 		[ -n "$(find "$CACHE/tools/readers.none" -mtime -7 2>/dev/null)" ]
 }
 
-# What judges the traces that "ferrotrace export" writes: Perfetto's own description of its format, DuckDB, and a babeltrace2 that
-# reads version 2. Where they are not on offer their tests are skipped.
+# Tools that judge the traces of "ferrotrace export": Perfetto's own description of its format,
+# DuckDB, and a babeltrace2 that reads version 2. Without them their tests are skipped.
 install_readers() {
 	local dir=$CACHE/tools/readers
 	rm -rf "$dir"
@@ -194,14 +198,16 @@ install_readers() {
 	echo "$READERS" >"$dir/complete"
 }
 
-# The oldest suite whose babeltrace2 reads version 2, and what it needs of that suite: on an older one it runs with these.
+# The oldest suite with a babeltrace2 that reads version 2, and the libraries of that suite that it
+# needs: on an older one it runs with these.
 BABELTRACE_SUITE=trixie
 BABELTRACE_PACKAGES="babeltrace2 libbabeltrace2-0 libglib2.0-0t64 libpcre2-8-0 libelf1t64 libdw1t64 zlib1g libbz2-1.0 liblzma5 libzstd1 libstdc++6 libgcc-s1 libc6"
 
-# reads_ctf2 PROGRAM: whether that babeltrace2 does.
+# reads_ctf2 PROGRAM: succeeds if that babeltrace2 does.
 reads_ctf2() { "$1" --version 2>/dev/null | grep -E '^Babeltrace (2\.[1-9]|[3-9])' >/dev/null; }
 
-# unpack_babeltrace SUITE DIR: babeltrace2 and its libraries to DIR, and a script beside the other readers that runs it.
+# unpack_babeltrace SUITE DIR: babeltrace2 and its libraries to DIR, and a script next to the other
+# readers that runs it.
 unpack_babeltrace() {
 	local d script
 	mkdir -p "$2/debs" && private_sources "$1" && private_apt "$1" apt-get update || return 1
@@ -223,8 +229,8 @@ unpack_babeltrace() {
 
 have_qemu() { find_qemu >/dev/null || [ -n "$(find "$CACHE/tools/qemu.none" -mtime -7 2>/dev/null)" ]; }
 
-# From the backports of the machine's release, for its libraries, into the cache. Where there is none, the guests run on
-# the one that is installed.
+# From the backports of the machine's release, which fit its libraries, into the cache. Without
+# backports, the guests run on the installed QEMU.
 install_qemu() {
 	local suite dir=$CACHE/tools/qemu
 	suite=$(. /etc/os-release && printf '%s-backports' "${VERSION_CODENAME:-}")
@@ -248,7 +254,7 @@ unpack_qemu() {
 	"$2/usr/bin/qemu-system-x86_64" --version
 }
 
-# do_extras: installs, or with --check names, what extras() lists and is not there.
+# do_extras: installs, or with --check names, missing entries of extras().
 do_extras() {
 	local name test action
 	while IFS='|' read -r name test action; do

@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Prints the directory of a patched kernel tree, making it first when it is not in the cache:
+#
 #   source.sh            the tree for this repository's patches
-#   source.sh --update   the same, but first looks whether a newer 7.3.x is on offer
-#   source.sh --config   prints instead the distribution's own configuration, of the version of its source package
+#   source.sh --update   the same, but first looks whether a newer 7.3.x is available
+#   source.sh --config   prints instead the distribution's own configuration, of the version of its
+#                        source package
+#
 # KSRC= takes a tree or a tarball of the user's own in place of the distribution's package.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
@@ -64,7 +67,8 @@ newest_downloaded() {
 	find "$CACHE/dl/" -maxdepth 1 -name "${PKG}_*.deb" 2>/dev/null | sort -V | tail -n 1
 }
 
-# unpack_to DIR CMD...: run CMD in a new directory and move the tree it makes to DIR. What is no kernel's tree is not kept.
+# unpack_to DIR CMD...: runs CMD in a new directory and moves the tree it makes to DIR. A result
+# that is no kernel's tree is removed.
 unpack_to() {
 	local dir=$1 tmp=$1.new
 	shift
@@ -98,7 +102,8 @@ unpack_deb() {
 	dpkg-deb --fsys-tarfile "$1" | tar xO --wildcards '*/linux-source-*.tar.xz' | xz -dc -T0 | tar x
 }
 
-# copy_tree SOURCE: whoever may only read that may write to the copy. What was built in it, which kbuild does not take, is no part of it.
+# copy_tree SOURCE: a reader of the source may write to the copy. The copy has none of the files
+# that were built in it, which kbuild refuses.
 copy_tree() {
 	rsync -a --chmod=u+rwX --exclude=/.git "$1/" . || return 1
 	if [ -f .config ] || [ -d include/config ] || [ -d arch/x86/include/generated ]; then make -s mrproper; fi
@@ -118,7 +123,7 @@ pristine() {
 		set -- unpack_deb "$deb"
 	elif [ -d "$src" ]; then
 		src=$(cd -- "$src" && pwd)
-		# Before all of what it is gets copied.
+		# Before large directories are copied.
 		check_source "$src" "$src"
 		key=tree-$(cd "$src" && find . -name .git -prune -o -type f -printf '%P %s %T@\n' | sort | sha256sum | cut -c1-12)
 		set -- copy_tree "$src"
@@ -139,9 +144,10 @@ pristine() {
 	printf '%s\n' "$CACHE/src/$key.orig"
 }
 
-# prune BASE: removes BASE's patched trees that nobody used for a day, but keeps the three used last; each holds
-# builds of up to a gigabyte a variant. A tree that is being built has its lock held. Trees of the user's own (KSRC=) have a BASE for
-# each state that they had: these count as one, and go with their sources.
+# prune BASE: removes BASE's patched trees that were unused for a day, but keeps the three used
+# last; each holds builds of up to a gigabyte a variant. A tree that is being built has its lock
+# held. Trees of the user's own (KSRC=) have a BASE for each of their states: these count as one,
+# and are removed with their sources.
 prune() {
 	local dir t name
 	dir=$(dirname "$1")

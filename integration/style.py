@@ -133,7 +133,7 @@ def structure(figures):
 
 
 def measure():
-    """Returns the figures by room, and lines that name what the figures of structure count."""
+    """Returns the figures by room, and a line for each circle and each upward import."""
     figures = {room: {} for room in ROOMS}
     for room, counts in figures.items():
         names = [n for n in listed("*.rs", "*.rst", "*.md") if room_of(n) == room]
