@@ -8,19 +8,21 @@ VARIANT ?= $(if $(KCONFIG),own,modular)
 CMD ?=
 MAKEFLAGS += --no-print-directory
 
-# Paths of the user's own: as they are, whatever is in them, through the environment.
+# Paths of the user's own: unchanged, with any characters, through the environment.
 $(foreach name,KTREE KSRC KCONFIG,$(eval override $(name) := $$(value $(name))))
 export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KTREE KSRC KCONFIG JOBS
 
-# What "make check" leaves out for time: suites on the variants debug, size and distro, and on all its variants storms of their
-# whole length, Miri over all of the core, and Debian packages. A storm on debug takes ten times as long: a short one there.
+# Tests that "make check" leaves out for time: suites on the variants debug, size and distro; and on
+# all its variants storms of their whole length, Miri over all of the core, and Debian packages. A
+# storm on debug takes ten times as long: a short one there.
 LONG_STORMS = host export insn relay klog gkhi selftests-kprobes ftrace-tramp ftrace-rust dprobes probes functions gcov reload deb
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness fault-injection
 LONG_SIZE = kunit kprobes ftrace-tramp
-# Without those that need no kernel, engines that are modules, or checkers, and coverage; what blktrace sees is in tools.
+# Without suites that need no kernel, engines that are modules, or checkers, and without coverage;
+# "tools" includes blktrace.
 LONG_DISTRO = insn kunit relay klog gkhi kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace mitigations
 SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
-# Beside mainline's engines on the same configuration.
+# Against mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 
 .PHONY: help setup install-tools update kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc clean distclean
@@ -31,7 +33,7 @@ help:
 setup:
 	@integration/setup.sh
 
-# Below PREFIX, /usr/local by default; DESTDIR goes before it.
+# Below PREFIX, /usr/local by default, which DESTDIR precedes.
 install-tools: export DESTDIR := $(DESTDIR)
 install-tools: export PREFIX := $(PREFIX)
 install-tools:
@@ -50,7 +52,8 @@ kdir:
 kmake:
 	@integration/kernel.sh make '$(VARIANT)' $(ARGS)
 
-# Ferrotrace into a kernel tree of the user's own; UNDO=1 takes it out, UNDO=force also what was changed in it.
+# Ferrotrace into a kernel tree of the user's own; UNDO=1 removes it, UNDO=force also files that
+# were changed in it.
 export:
 	$(if $(filter-out 1 force,$(UNDO)),$(error UNDO=$(UNDO): it is 1 or force))
 	@integration/export.sh $(if $(UNDO),--undo$(if $(filter force,$(UNDO)),=force)) "$$KTREE"
@@ -59,8 +62,8 @@ export:
 deb:
 	@integration/deb.sh '$(VARIANT)'
 
-# CMD reaches the shell through the environment, so that it may hold any quotes.
-# Its output is CMD's: the path of the image goes nowhere.
+# CMD reaches the shell through the environment, so that it may hold any quotes. Its output is
+# CMD's: the path of the image is not printed.
 vm: export FERROTRACE_CMD = $(value CMD)
 vm:
 	@integration/kernel.sh build '$(VARIANT)' >/dev/null
@@ -84,7 +87,7 @@ check-long:
 	@$(MAKE) check-distro
 	@VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
-# Debian's own configuration: what makes sense there; SHORT=1 is the core of it.
+# Debian's own configuration: the suites that make sense there; SHORT=1 is the core of it.
 check-distro:
 	@VARIANTS=distro LOGS=build/check-distro tools/testing/check.sh 10-build $(if $(SHORT),$(SHORT_DISTRO),$(LONG_DISTRO))
 ifndef SHORT
