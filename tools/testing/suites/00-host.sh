@@ -42,7 +42,7 @@ fi
 
 tap_nest "scripts: ktap.py" python3 "$REPO/tools/testing/ktap_test.py"
 
-# What user space includes has to be C90, as CONFIG_UAPI_HEADER_TEST wants it.
+# Headers for user space must be C90, as CONFIG_UAPI_HEADER_TEST demands.
 for h in "$REPO"/include/uapi/linux/*.h; do
 	tap_run "uapi: $(basename "$h") is C90" gcc -std=c90 -Wall -Werror -Wno-unused-function -x c -fsyntax-only "$h"
 done
@@ -55,8 +55,9 @@ header_constants() {
 }
 tap_run "headers: constants are enumerators" header_constants
 
-# old_rust: the packages have no let chains (if let Some(x) = y && ...), which rustc takes since 1.88, and their manifests, and bookworm,
-# are content with 1.85. They belong to the edition of 2024: that of 2021 says where they are.
+# old_rust: the packages have no let chains (if let Some(x) = y && ...), which rustc accepts since
+# 1.88; their manifests, and bookworm, need 1.85 only. Let chains are in the edition of 2024: the
+# edition of 2021 reports them as errors.
 old_rust() {
 	local rustfmt
 	rustfmt=$(rust_tool "$(find_rustc)" rustfmt) || return 1
@@ -65,7 +66,8 @@ old_rust() {
 }
 tap_run "rust: no let chains" old_rust
 
-# What judges exported traces. Tests that need one are ignored without it, and count as skipped.
+# Tools that judge exported traces. Tests that need one are ignored without it, and count as
+# skipped.
 export FERROTRACE_READERS=$CACHE/tools/readers
 READERS=()
 if [ -e "$FERROTRACE_READERS/complete" ]; then
@@ -73,8 +75,8 @@ if [ -e "$FERROTRACE_READERS/complete" ]; then
 	[ -x "$FERROTRACE_READERS/bin/babeltrace2" ] || READERS+=(--skip babeltrace_of_version_2)
 fi
 
-# The cases of the property tests are the same ones each time, so that a change is judged by what it changes; make check-long
-# draws others, and more of them.
+# Property tests have the same cases each time, so that a change is judged by its own effects; make
+# check-long draws others, and more of them.
 if [ "${FERROTRACE_STORM:-}" = long ]; then
 	export PROPTEST_CASES=5000 PROPTEST_MAX_GLOBAL_REJECTS=50000
 else
@@ -89,7 +91,8 @@ for p in $PACKAGES; do
 	tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" "${args[@]}"
 done
 
-# Memory ordering, by loom, where a package has tests for it. They run for seconds: what takes long is to compile all of the package.
+# Memory ordering, by loom, where a package has tests for it. They run for seconds: compiling the
+# package takes long.
 for p in $LOOM_PACKAGES; do
 	CARGO_TARGET_DIR=$CACHE/target-loom CARGO_PROFILE_TEST_OPT_LEVEL=0 RUSTFLAGS="--cfg loom" tap_nest "loom: $p" \
 		cargo_tests "loom: $p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" --lib ordering
@@ -102,9 +105,10 @@ if [ -z "${MIRI_TESTS+set}" ]; then MIRI_PACKAGES=fast_relay/core MIRI_TESTS=rin
 for p in $MIRI_PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue
 	if have_miri; then
-		# Few cases: Miri is slow, and what it looks for does not depend on the values.
+		# Few cases: Miri is slow, and its checks do not depend on the values.
 		export PROPTEST_CASES=${MIRI_CASES:-4} MIRIFLAGS=-Zmiri-disable-isolation
-		# Not in the cache: what Miri "builds" there names the checkout it was first built in, for good.
+		# Not in the cache: Miri's files there name the checkout of the first build for
+		# good.
 		CARGO_TARGET_DIR=$REPO/build/target-miri tap_nest "miri: $p" \
 			cargo_tests "miri: $p" rustup run nightly cargo miri test --manifest-path "$REPO/$p/Cargo.toml" \
 			-- ${MIRI_TESTS:+"$MIRI_TESTS"}

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds the kernel variants, without a warning, asks objtool for what it would say of our assembly under IBT, and of functions in Rust
-# elsewhere, and looks at the frames of what may be hit on any stack, at what the kprobes engine defines, and at what it does on
-# kernels that no variant is.
+# Builds the kernel variants, without a warning, and runs objtool on our assembly for IBT, and on
+# functions in Rust in other forms. Checks the stack frames of hit paths, the symbols of the kprobes
+# engine, and its behaviour on kernels that no variant is.
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# quiet VARIANT: nobody warned of anything when it was last built: compilers, objtool (of the whole image each time), modpost.
+# quiet VARIANT: the last build had no warning: of compilers, objtool (of the whole image each
+# time), modpost.
 quiet() {
 	local log
 	log=$("$REPO/integration/kernel.sh" kdir "$1")/build.log
@@ -29,7 +30,7 @@ beside() {
 }
 
 # outside VARIANT: "make -C KDIR" builds a module in Rust with the tools that built the kernel,
-# whatever is first in PATH.
+# regardless of PATH.
 outside() {
 	local dir
 	dir=$(mktemp -d) && mkdir "$dir/bin" && printf '#!/bin/sh\nexit 1\n' >"$dir/bin/rustc" && chmod +x "$dir/bin/rustc" || return 1

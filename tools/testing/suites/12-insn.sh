@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The instruction decoder, where that needs a kernel: its own decoder, and the text of what was built; where jumps
-# can be put in that; and the long run of random bytes.
+# The instruction decoder, as far as tests need a kernel: its own decoder, and the text of built
+# kernels; places for jumps in them; and the long run of random bytes.
 # Seconds: 80
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -11,7 +11,7 @@ set -uo pipefail
 cargo=$(find_cargo) || die "no cargo; run 'make setup'"
 INSN_KSRC=$("$REPO/integration/source.sh") || die "no kernel source"
 export INSN_KSRC INSN_IMAGES=
-# What is shown of a failure is the end of the log: what was found, not where the test found it.
+# A failure shows the end of the log: the findings, not a backtrace of the test.
 export RUST_BACKTRACE=0
 
 for variant in $VARIANTS; do
@@ -26,9 +26,9 @@ else
 	tap_skip "insn: kernels" "none of $VARIANTS was built"
 fi
 
-# jumps_as_mainline SEED: random places, of which the C engine says in a guest whether it optimises a probe there. Where it does
-# and ours does not, something enters the jump; where only ours does, one of the C engine's rules is known that refuses. The last
-# lines that it prints say what is wrong.
+# jumps_as_mainline SEED: random places, for which the C engine in a guest decides if it optimises a
+# probe there. Where it does and ours does not, a branch enters the jump; where only ours does, a
+# known rule of the C engine refuses. The last lines of the output are the errors.
 jumps_as_mainline() {
 	local kdir places=$LOGS/jump-places-$1 status
 	kdir=$("$REPO/integration/kernel.sh" kdir mainline) || return 1
@@ -49,8 +49,9 @@ jumps_as_mainline() {
 	return 1
 }
 
-# jumps_everywhere N: the same of each N-th instruction of every function, by what the C engine prepares when it registers a probe.
-# The numbers of both answers, with the reason, go to the log. Ours may be too careful with an indirect jump at a few places: insn.rst.
+# jumps_everywhere N: the same for each N-th instruction of every function, by the jump that the C
+# engine prepares when it registers a probe. The numbers of both answers, with the reason, are in
+# the log. Ours may be too careful with an indirect jump at a few places: insn.rst.
 jumps_everywhere() {
 	local kdir places=$LOGS/jump-places-each out=$LOGS/jump-places-each.out
 	kdir=$("$REPO/integration/kernel.sh" kdir mainline) && selftests_build mainline all_functions || return 1

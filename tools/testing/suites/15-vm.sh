@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The runner of the guests itself: what it passes on, and what it makes of a hang and of a panic. Without this a
-# suite could pass because nothing ran.
+# The runner of the guests itself: statuses and output that it passes on, and its results for a hang
+# and for a panic. Without this a suite could pass because nothing ran.
 # Seconds: 100
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -12,7 +12,7 @@ variant=${VARIANTS%% *}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# vm CMD: leaves stdout, stderr and the exit status in $work.
+# vm CMD: writes stdout, stderr and the exit status to $work.
 vm() {
 	TIMEOUT=${TIMEOUT:-900} APPEND=kunit.enable=0 "$REPO/tools/testing/vm/run.py" "$variant" "$1" >"$work/out" 2>"$work/err"
 	echo $? >"$work/status"

@@ -13,17 +13,18 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 orig=$(dirname "$("$REPO/integration/source.sh")")
 orig=$(find "$orig" -maxdepth 1 -name '*.orig' | head -n 1)
-# A commit needs somebody.
+# A commit needs an author.
 export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@test GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@test
 
-# new_tree NAME [FILE...]: what of the kernel's tree the patches touch, what tells its version, and these.
+# new_tree NAME [FILE...]: the files of the kernel's tree that the patches touch and that have its
+# version, and these.
 new_tree() {
 	mkdir -p "$scratch/$1/rust/kernel"
 	{
 		printf '%s\n' Makefile rust/Makefile include/uapi/linux/types.h "${@:2}"
 		(cd "$PATCHES" && patch_list | xargs sed -n -E 's,^--- a/([^[:space:]]+).*,\1,p' | sort -u)
 	} | rsync -rlp --files-from=- "$orig/" "$scratch/$1/"
-	# Whoever else has it is not asked.
+	# Access of other users does not matter.
 	chmod 750 "$scratch/$1" "$scratch/$1/kernel"
 	cp -rp "$scratch/$1" "$scratch/$1.before"
 }
@@ -68,7 +69,7 @@ in_git() {
 		export_tree --undo "$scratch/git" && untouched git && [ "$(commits git)" = 1 ]
 }
 
-# A user of git has hooks, signs, or has not said who they are: the tree is as before, or has all of it.
+# A user of git has hooks, signs, or has not set a name: the tree is as before, or has all of it.
 git_users() {
 	local tree=$scratch/users
 	new_git users || return 1
@@ -89,12 +90,12 @@ git_users() {
 git_foreign() {
 	new_tree foreign
 	git -C "$scratch/foreign" init -q
-	# What git says where it finds "dubious ownership".
+	# git's message for "dubious ownership".
 	GIT_TEST_ASSUME_DIFFERENT_OWNER=1 HOME=$scratch export_tree "$scratch/foreign"
 	said "git does not take" && untouched foreign
 }
 
-# What is upstream has moved: what is taken out is ours alone.
+# Upstream has moved: only our commits are removed.
 git_rebased() {
 	local tree=$scratch/rebased
 	new_git rebased && export_tree "$tree" || return 1
@@ -109,7 +110,7 @@ git_rebased() {
 		git -C "$tree" log --format=%s | grep -x "among them"
 }
 
-# What kbuild leaves there goes with it, and git has nothing to say of it.
+# Files of kbuild there are removed with it, and git reports none.
 git_built() {
 	local tree=$scratch/built
 	new_tree built .gitignore
@@ -118,7 +119,7 @@ git_built() {
 	[ -z "$(git -C "$tree" status --porcelain)" ] && export_tree --undo "$tree" && ! [ -e "$tree/kernel/ferrotrace" ] && untouched built
 }
 
-# What somebody has changed in kernel/ferrotrace of a plain tree is not dropped without being asked for; what kbuild left is.
+# Changes in kernel/ferrotrace of a plain tree are only dropped if asked for; files of kbuild are.
 changed() {
 	local ours=$scratch/changed/kernel/ferrotrace
 	new_tree changed
@@ -131,7 +132,7 @@ changed() {
 		untouched changed
 }
 
-# Whatever is in the name; kbuild takes some names only, which is said.
+# Any characters in the name; kbuild refuses some, with a message.
 names() {
 	local name="it's a \"tree\" of \$HOME"
 	new_tree "$name"
@@ -159,7 +160,8 @@ no_tree() {
 	! export_tree "$scratch/taken" && said "has another include/uapi/linux/ferrotrace_relay.h" && untouched taken
 }
 
-# with_bad TOOL SIGNAL N ARGS...: the script, whose Nth call of the tool sends the signal to all of it instead, or fails ("no").
+# with_bad TOOL SIGNAL N ARGS...: runs the script; instead of its Nth call of the tool, all of it
+# gets the signal, or the call fails ("no").
 with_bad() {
 	local tool=$1
 	mkdir -p "$scratch"/{bin,tmp}
@@ -176,7 +178,7 @@ with_bad() {
 	shift 3
 	rm -f "$scratch/calls"
 	TMPDIR=$scratch/tmp PATH=$scratch/bin:$PATH setsid -w "$REPO/integration/export.sh" "$@" >"$scratch/output" 2>&1
-	# Whoever was killed leaves these.
+	# A killed run leaves these.
 	rm -rf "${scratch:?}"/{bin,tmp}
 }
 
@@ -188,7 +190,7 @@ calls() {
 
 # whole NAME: all of it is there, or nothing.
 whole() {
-	# A directory that is no longer of use to anybody.
+	# A directory that is of no further use.
 	rm -rf "$scratch/$1/kernel/.ferrotrace.gone"
 	if [ -e "$scratch/$1/kernel/ferrotrace" ]; then
 		diff -r --no-dereference --exclude=.git "$scratch/$1.after" "$scratch/$1" && export_tree --undo "$scratch/$1"
@@ -217,7 +219,7 @@ interrupted() {
 				else
 					whole "$kind"
 				fi || { echo "call $n of $tool: $signal" && return 1; }
-				# What it does for each patch: once.
+				# One call for each patch: tried once.
 				case $tool.$signal.$n in git.no.12 | git.KILL.4 | git.TERM.4) n=$((all - 4)) ;; esac
 				# All the same before the tree is changed.
 				if ! long && [ "$tool" = rsync ] && [ $n = 1 ]; then n=4; fi
@@ -226,7 +228,7 @@ interrupted() {
 	done
 }
 
-# The same for taking out of a plain tree.
+# The same for removing it from a plain tree.
 undo_interrupted() {
 	local tool signal n all tools=rsync
 	if long; then tools="rsync mv rm"; fi
@@ -250,7 +252,7 @@ undo_interrupted() {
 # "make headers_install" gives programs our headers.
 headers() {
 	local header
-	# Of what is installed a part: all of it takes a minute.
+	# A part of the installed headers: all of them take a minute.
 	new_tree headers scripts tools/build tools/scripts arch/x86/{Makefile,entry/syscalls,include/uapi,include/asm/Kbuild} \
 		include/asm-generic/Kbuild include/uapi/asm-generic
 	export_tree "$scratch/headers" &&
@@ -280,15 +282,17 @@ other_version() {
 	! export_tree "$scratch/old" && said "is kernel 6.3"
 }
 
-# source_of SOURCE: what "make kernel KSRC=" would build of it, in a cache of its own; prints the patched tree.
+# source_of SOURCE: the tree that "make kernel KSRC=" would build, in a cache of its own; prints the
+# patched tree.
 source_of() { FERROTRACE_CACHE=$scratch/cache KSRC=$1 "$REPO/integration/source.sh" 2>"$scratch/output"; }
 sources() { (cd "$scratch/cache/src" && echo *); }
 
-# as_nobody CMD...: by somebody without privileges.
+# as_nobody CMD...: as a user without privileges.
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all "$@"; }
 source_of_nobody() { FERROTRACE_CACHE=$scratch/nobody/cache KSRC=$1 as_nobody "$REPO/integration/source.sh" 2>"$scratch/output"; }
 
-# What cannot be read as a whole is no source; what may only be read is one, and its copy can be removed.
+# A source that cannot be read as a whole is refused; a read-only one is accepted, and its copy can
+# be removed.
 sources_of_others() {
 	local name
 	mkdir -p "$scratch/nobody"
@@ -302,7 +306,7 @@ sources_of_others() {
 	source_of_nobody "$scratch/readable" && as_nobody rm -r "$scratch/nobody/cache"
 }
 
-# What cannot be built is refused before it is copied, or leaves nothing behind.
+# Sources that cannot be built are refused before they are copied, or leave nothing behind.
 sources_refused() {
 	local name
 	mkdir -p "$scratch/cache/src" "$scratch/no-kernel"
@@ -319,7 +323,7 @@ sources_refused() {
 	! FERROTRACE_CACHE="$scratch/a cache" KSRC=$scratch/misfit "$REPO/integration/source.sh" 2>"$scratch/output" && said "no path with spaces"
 }
 
-# Each change of a tree makes a copy; those that nobody used for a day go, but for three.
+# Each change of a tree makes a copy; those that are unused for a day are removed, except three.
 sources_pruned() {
 	local n tree
 	new_tree mine
@@ -334,7 +338,7 @@ sources_pruned() {
 	[ "$(sources | wc -w)" = 6 ]
 }
 
-# Kconfig would make a kernel with defaults of what is no configuration for it.
+# From a file that is no configuration for it, Kconfig would make a kernel with defaults.
 configurations_refused() {
 	local name
 	echo "CONFIG_EXPERT=y" | gzip >"$scratch/config.gz"
@@ -365,7 +369,8 @@ compilers_of() {
 spaced="$scratch/a repository"
 copy_repository() { mkdir -p "$spaced" && (cd "$REPO" && { part_files; find integration -type f; } | rsync -lp --files-from=- . "$spaced/"); }
 
-# configured LINE...: the variant own on top of the kernel's default configuration and these lines; $config is what came out.
+# configured LINE...: the variant own on top of the kernel's default configuration and these lines;
+# $config is the result.
 configured() {
 	cp "$orig/arch/x86/configs/x86_64_defconfig" "$scratch/kconfig"
 	printf '%s\n' "$@" >>"$scratch/kconfig"
@@ -378,7 +383,8 @@ own() {
 	configured && ! grep "asked for" "$scratch/output" && grep -qx CONFIG_KPROBES_RUST=y "$config" && grep -qx CONFIG_DPROBES_RUST=m "$config"
 }
 
-# by_hand: the document's own line does the same for what it is about, where nothing of it was asked for before. After own().
+# by_hand: the document's own line has the same effect on its options, if none of them was asked for
+# before. After own().
 by_hand() {
 	local dir=${config%/*} words i wanted
 	read -r -a words < <(sed -n '/^    scripts\/config /,/[^\\]$/p' "$REPO/Documentation/install.rst" | sed 's/\\$//' | tr '\n' ' ')
@@ -397,19 +403,20 @@ by_hand() {
 	[ ${#words[@]} -ge 11 ]
 }
 
-# What it rules out is named, and left out.
+# Excluded options are named, and left out.
 own_without() {
 	configured CONFIG_EXPERT=y CONFIG_PREEMPT_RT=y && said "asked for CONFIG_DPROBES_RUST=m, got CONFIG_DPROBES_RUST=n" &&
 		said "the kernel is without them" && grep -qx CONFIG_PREEMPT_RT=y "$config" && grep -qx CONFIG_KPROBES_RUST=y "$config" || return 1
 	[ "$(grep -c "asked for" "$scratch/output")" = 1 ]
 }
 
-# Without Rust, which versions of modules by the old tool rule out, there is nothing of ours.
+# Without Rust, which module versions by the old tool exclude, none of our options remains.
 own_not() {
 	! configured CONFIG_MODVERSIONS=y >"$scratch/said" && grep -F "the configuration did not take every option of own" "$scratch/said"
 }
 
-# With versions of symbols, those of functions in Rust tell their types. A part of the kernel is built for this.
+# With versions of symbols, those of functions in Rust depend on their types. A part of the kernel
+# is built for this.
 versions() {
 	local dir=kernel/ferrotrace/rust
 	echo '#include <elfutils/libdw.h>' | gcc -E - >/dev/null 2>&1 || apt-get -q -y --no-install-recommends install libdw-dev || return 1

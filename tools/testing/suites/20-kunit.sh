@@ -26,7 +26,8 @@ filter=${1:+kunit.filter_glob=$1}
 # guest VARIANT: runs the tests; what they print is also kept.
 guest() { KUNIT=$filter run_vm "$1" "$in_guest" | tee "$LOGS/20-kunit-$1.results"; }
 
-# all_ran VARIANT: every suite of the sources has results, but for those of the engine and what it stands on, which mainline lacks.
+# all_ran VARIANT: every suite of the sources has results, except those of the engine and its base,
+# which mainline lacks.
 all_ran() {
 	local name status=0
 	for name in $(kunit_suites); do

@@ -9,7 +9,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 FERROTRACE=$(tool)
-# on CPUS ARGS...: a machine with so many processors, whose memory is the file $memory.
+# on CPUS ARGS...: a machine with so many processors, and the file $memory as its memory.
 on() {
 	local cpus=$1
 	shift
@@ -19,7 +19,7 @@ on() {
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/relay_flight/run.sh cpus $*"
 }
 
-# dies CMD...: whether the guest panics.
+# dies CMD...: succeeds if the guest panics.
 dies() {
 	local end=0
 	"$@" >&2 || end=$?

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Who may use our files, in each kernel; and which of our modules a kernel takes that asks for signatures ("distro").
+# Permissions of our files, in each kernel; and those of our modules that a kernel loads which
+# requires signatures ("distro").
 # Seconds: 45
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -34,7 +35,8 @@ for variant in $VARIANTS; do
 	engines=ours
 	case $variant in *mainline) engines=mainline ;; esac
 	reboot='' append=''
-	# What a boot leaves in memory is the same everywhere: on one variant, for time, and on the one that has lockdown.
+	# Records that a boot leaves in memory are the same everywhere: on one variant, for time,
+	# and on the one with lockdown.
 	if [ "$variant" = modular ] || [ "$variant" = distro ]; then reboot=1 append=reserve_mem=8M:4096:relay_sched; fi
 	REBOOT=$reboot APPEND="${APPEND:-} $append" tap_nest "permissions: $variant" run_vm "$variant" "tools/testing/selftests/permissions/run.sh $engines"
 	if [ $engines = ours ] && grep -qx CONFIG_MODULE_SIG=y "$("$REPO/integration/kernel.sh" kdir "$variant")/.config"; then

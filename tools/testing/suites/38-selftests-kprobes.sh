@@ -17,7 +17,8 @@ for variant in $VARIANTS; do
 	CPUS=2 STRICT=0 tap_nest "$name: handlers that die" \
 		run_vm "$variant" "tools/testing/selftests/kprobes/run.sh $variant oops"
 	if [ "$variant" = modular ]; then
-		# jump.forms and the others of jump.* wait for theirs; here they come and go as it happens.
+		# jump.forms and the others of jump.* wait for theirs; here jumps are placed and
+		# removed at any time.
 		CPUS=4 TIMEOUT=${TIMEOUT:-900} tap_nest "$name: with jumps" run_vm "$variant" \
 			"FERROTRACE_STORM=short KST_JUMPS=1 tools/testing/selftests/kprobes/run.sh $variant $WITH_JUMPS"
 		CPUS=2 TIMEOUT=${TIMEOUT:-300} tap_nest "$name: as on CPUs with FRED" run_vm "$variant" \

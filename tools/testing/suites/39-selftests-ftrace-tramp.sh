@@ -17,7 +17,8 @@ if [ "${FERROTRACE_STORM:-}" = long ]; then
 	tests=test.d
 fi
 
-# livepatch_of VARIANT: where the kernel's livepatch selftests are; builds what they load and run.
+# livepatch_of VARIANT: prints the directory of the kernel's livepatch selftests; builds the
+# programs and modules that they use.
 livepatch_of() {
 	local kdir from
 	kdir=$("$REPO/integration/kernel.sh" kdir "$1") || return 1
@@ -42,7 +43,7 @@ for variant in $VARIANTS; do
 	fi
 	if [ "$variant" = modular ] || [ "${FERROTRACE_STORM:-}" = long ]; then
 		tap_nest "ftrace gives up: $variant" run_vm "$variant" tools/testing/selftests/ftrace_tramp/killed.sh
-		# Before it changes sites, instead, and when an ops comes.
+		# Before it changes sites, instead, and when an ops is registered.
 		for how in "early at=__unregister_ftrace_function" "going skip=1" "coming coming=1 at=ftrace_modify_all_code"; do
 			tap_nest "ftrace gives up, ${how%% *}: $variant" \
 				run_vm "$variant" "tools/testing/selftests/ftrace_tramp/ftrace_bug.sh $how"
@@ -64,13 +65,14 @@ for variant in $VARIANTS; do
 	CPUS=2 TIMEOUT=${TIMEOUT:-$limit} OUT=$LOGS/ftrace-clients-$variant tap_nest "clients of ftrace: $variant" \
 		run_vm "$variant" "LIVEPATCH=$livepatch tools/testing/selftests/ftrace_tramp/clients.sh '$samples' '$patches' $some"
 done
-# needs_kprobe_events: the descriptions of those of the kernel's ftrace selftests that need kprobe_events in tracefs.
+# needs_kprobe_events: prints the descriptions of the kernel's ftrace selftests that need
+# kprobe_events in tracefs.
 needs_kprobe_events() {
 	grep -rlE '^# requires:.*kprobe_events' "$(FERROTRACE_STORM='' ftracetest_of mainline)/test.d" |
 		xargs sed -n 's/^# description: *//p'
 }
 
-# results: what LOGS has, as the list in the tree.
+# results: prints the results in LOGS, as the list in the tree.
 results() {
 	echo "# Results of the kernel's ftrace and livepatch selftests, on the variants mainline|modular|builtin: 39-selftests-ftrace-tramp.sh"
 	awk -F'|' '

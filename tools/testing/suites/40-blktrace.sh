@@ -20,9 +20,10 @@ trace() {
 		exit 1'
 }
 
-# Mainline's read() now and then takes stale bytes or leaves a sub-buffer out (defects 4 and E of expected-failures), here in
-# one run of some hundred: it has to show all events in one of three tries. Ours has to show them in the first, unless it was
-# blktrace that gave one the wrong CPU (status 3), as it may with any engine.
+# Mainline's read() now and then returns stale bytes or leaves a sub-buffer out (defects 4 and E of
+# expected-failures), here in one run of some hundred: it must show all events in one of three
+# tries. Ours must show them in the first, unless blktrace itself gave one the wrong CPU (status 3),
+# as it may with any engine.
 again() { if [ "$1" = mainline ]; then echo '*'; else echo 3; fi; }
 
 for variant in mainline builtin; do

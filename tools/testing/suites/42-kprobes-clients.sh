@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Clients of kprobes: the kernel's samples, its KUnit suite and our samples on every variant; an event on the command line where
-# the engine is built in; and the kprobe cases of the kernel's ftrace selftests on mainline and builtin, which must come out on
-# ours as they do on mainline, or better.
+# Clients of kprobes: the kernel's samples, its KUnit suite and our samples on every variant; an
+# event on the command line where the engine is built in; and the kprobe cases of the kernel's
+# ftrace selftests on mainline and builtin, whose results on ours must be mainline's, or better.
 # Seconds: 200
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# What is known to come out otherwise than on mainline, with the reason.
+# Results that are known to differ from mainline's, with the reason.
 # shellcheck disable=SC2034 # of compare_ftracetest
 declare -A known=()
 
-# both: whether ftracetest's results can be compared.
+# both: succeeds if ftracetest's results can be compared.
 both() { under_test mainline && under_test builtin; }
 
 # clients VARIANT

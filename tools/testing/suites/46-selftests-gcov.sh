@@ -8,7 +8,7 @@ set -uo pipefail
 
 GCOV_CLANG=$(find_clang) || GCOV_CLANG=
 export GCOV_CLANG
-# What reads the counters of Rust code, of rustc's own version.
+# Tools that read the counters of Rust code, of rustc's own version.
 GCOV_LLVM=$("$(find_rustc)" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 "$REPO/tools/testing/host/gcov/compilers.sh" "llvm-$GCOV_LLVM" >&2 || GCOV_LLVM=
 export GCOV_LLVM GCOV_BIN=$CACHE/gcov/bin
@@ -27,7 +27,7 @@ for variant in $VARIANTS; do
 	APPEND=gcov_persist=0 tap_nest "gcov_persist=0: $variant" run_vm "$variant" tools/testing/selftests/gcov/run.sh
 done
 
-# What gcov, lcov, genhtml and gcovr report of the same calls on another kernel.
+# Reports of gcov, lcov, genhtml and gcovr for the same calls on another kernel.
 for variant in modular builtin; do
 	if [ -d "$work/mainline/reports" ] && [ -d "$work/$variant/reports" ]; then
 		tap_run "the reports on $variant are those on mainline" diff -r "$work/mainline/reports" "$work/$variant/reports"

@@ -6,8 +6,9 @@ set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# crashes VARIANT: a program that asks for a crash dump gets what "echo c >/proc/sysrq-trigger" does, after which nothing runs; the same
-# by another name where sysrq must not, as on Debian's kernels.
+# crashes VARIANT: a program that asks for a crash dump has the effect of "echo c
+# >/proc/sysrq-trigger", after which nothing runs; the same by another name where sysrq must not, as
+# on Debian's kernels.
 crashes() {
 	local status=0
 	STRICT=0 run_vm "$1" "tools/testing/selftests/dprobes/run.sh crash" || status=$?

@@ -17,7 +17,7 @@ build() {
 		"$REPO/integration/kernel.sh" make "$1" "${@:3}" M="$2" MO="$out" modules
 }
 
-# compile_fail VARIANT: all are compiled, whatever fails.
+# compile_fail VARIANT: compiles all of them, also after a failure.
 compile_fail() {
 	local log=$LOGS/soundness-compile_fail-$1.log
 	build "$1" "$HERE/compile_fail" -k >"$log" 2>&1

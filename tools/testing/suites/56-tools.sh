@@ -33,7 +33,7 @@ use_tools() {
 	OUT=$out CPUS=2 MEM=2G TIMEOUT=${TIMEOUT:-2400} run_vm "$1" "tools/testing/selftests/tools/run.sh $root"
 }
 
-# compare MAINLINE OURS: what each job has seen on both.
+# compare MAINLINE OURS: compares each job's output on both.
 compare() {
 	local job seen=0
 	for job in "$LOGS/tools-$1"/*; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "make deb": the packages are installed into a minimal trixie, whose kernel boots there, with its modules and the command; and a
-# client in Rust is built outside of the kernel's tree against the installed headers. Only where storms are long (make check-long), of
-# "modular".
+# "make deb": the packages are installed into a minimal trixie, which boots with that kernel, with
+# its modules and the command; and a client in Rust is built outside of the kernel's tree against
+# the installed headers. Only where storms are long (make check-long), of "modular".
 # Seconds: 400
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -20,7 +20,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 root=$scratch/root
 
-# new_root: a copy of a minimal trixie, which the last run has left; it has what boots a guest.
+# new_root: a copy of the last run's minimal trixie; it has the packages that boot a guest.
 new_root() {
 	if ! [ -d "$base" ]; then
 		[ "$(id -u)" = 0 ] || { say "root is needed to make $base" && return 1; }
@@ -32,14 +32,14 @@ new_root() {
 
 packages() {
 	if ! have dh_builddeb; then apt-get -q -y --no-install-recommends install dpkg-dev debhelper || return 1; fi
-	# By somebody whose files are private.
+	# As a user with private files.
 	(umask 077 && "$REPO/integration/deb.sh" $variant)
 }
 
-# files: those of the root, but for what dpkg knows of them, and what suites bring.
+# files: the files of the root, except dpkg's own data and files that suites bring.
 files() { (cd "$root" && find . -path ./packages -prune -o -path ".$REPO" -prune -o -path ./var -prune -o ! -type d -print); }
 
-# readable: what is installed is for all.
+# readable: installed files are for all.
 readable() {
 	local deb
 	for deb in "$REPO"/build/deb/*.deb; do
@@ -48,7 +48,7 @@ readable() {
 	[ -s "$scratch/contents" ]
 }
 
-# installed: all but linux-libc-dev, which is for who compiles programs.
+# installed: all except linux-libc-dev, which is for compiling programs.
 installed() {
 	local deb
 	files | sort >"$scratch/before" && [ -s "$scratch/before" ] || return 1
@@ -61,7 +61,7 @@ installed() {
 	[ -f "$root/boot/vmlinuz-$release" ] && [ -f "$root/lib/modules/$release/modules.dep" ]
 }
 
-# user_headers: ours are there for programs, and compile with what else is.
+# user_headers: ours are there for programs, and compile with the others.
 user_headers() {
 	local header
 	for header in "$REPO"/include/uapi/linux/*.h; do
@@ -70,7 +70,8 @@ user_headers() {
 	done
 }
 
-# client_builds: by the tools that the kernel was built with, against what is installed and nothing else of it.
+# client_builds: by the tools that the kernel was built with, against the installed files of it
+# alone.
 client_builds() {
 	local args
 	mkdir "$scratch/client" && cp "$client"/* "$scratch/client/" || return 1
@@ -85,7 +86,7 @@ shown() {
 	local file
 	cd "$REPO" || return 1
 	for file in Kbuild forks.rs; do
-		# But for the licence.
+		# Except for the licence.
 		FILE=$client/$file python3 -c '
 import os, sys
 lines = open(os.environ["FILE"], encoding="utf-8").read().split("\n")
@@ -118,7 +119,7 @@ boots() {
 		grep -q kernel_clone /run/hits'
 }
 
-# purged: removed, the packages leave nothing but what depmod has written for the kernel and the client.
+# purged: removed, the packages leave nothing except depmod's files for the kernel and the client.
 purged() {
 	local deb names
 	mapfile -t names < <(for deb in "$root"/packages/*.deb; do dpkg-deb -f "$deb" Package; done)

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A probe at the entry of functions and on three of their other instructions at random, under load: what mainline's engine accepts
-# ours accepts. EVERY=50 is one function in 50 (the default), EVERY=1 all of them: an hour. SEED=1 chooses. Mainline's engine is only
-# asked: to arm 512 probes and to remove them takes it 40 seconds (ours 4).
-# The same for ours, at fewer places, while a tracer has all functions: what it executes for each of them is among the places.
+# A probe at the entry of functions and on three of their other instructions at random, under load:
+# ours must accept all places that mainline's engine accepts. EVERY=50 is one function in 50 (the
+# default), EVERY=1 all of them: an hour. SEED=1 chooses. Mainline's engine is only asked: to arm
+# 512 probes and to remove them takes it 40 seconds (ours 4).
+# The same for ours, at fewer places, while a tracer traces all functions: the places include the
+# code that the tracer executes for each of them.
 # Of distro-mainline and distro only (make check-long).
 # Seconds: 400
 set -uo pipefail
@@ -50,8 +52,9 @@ of_table() {
 	done | paste -sd '|'
 }
 
-# accepted MAINLINE OURS: each place that only one engine accepts. Fails if that is mainline's, but for what Documentation/kprobes.rst
-# says that ours refuses, and if next to none was accepted.
+# accepted MAINLINE OURS: prints each place that only one engine accepts. Fails if that is
+# mainline's, except places that Documentation/kprobes.rst says ours refuses, and if almost none was
+# accepted.
 accepted() {
 	local early idle
 	early=$(of_table Early) && idle=$(of_table Idle)

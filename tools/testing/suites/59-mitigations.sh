@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The engines where the kernel works around what its CPU gets wrong, as QEMU's default has no such flaw: thunks for returns, and calls
-# whose depth is counted. Each guest of "distro", on which alone this runs (make check-distro), is also at another address; one is preempted.
+# The engines on kernels that work around flaws of their CPU, which QEMU's default CPU lacks: thunks
+# for returns, and calls whose depth is counted. Each guest of "distro", the only variant here (make
+# check-distro), is also at another address; one is preempted.
 # Seconds: 800
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# CPU, what its kernel says of which flaw, and what more is on its command line.
+# CPU, flaw, its kernel's text about the flaw, and further parameters of its command line.
 cpus() {
 	cat <<-END
 		Skylake-Client|retbleed|Mitigation: Stuffing|retbleed=stuff

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The demo, whose last line must be "demo: ok".
+# The demo: its last line must be "demo: ok".
 # Seconds: 16
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh

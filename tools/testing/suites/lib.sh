@@ -8,6 +8,7 @@
 #   CACHE      the cache directory
 #   VARIANTS   the kernel variants under test
 #   LOGS       a directory for the suite's logs, which are kept
+#
 # A suite that is not meant for a variant skips it with a reason.
 
 # shellcheck source=integration/lib.sh
@@ -52,14 +53,15 @@ cargo_tests() {
 	"$@" 2>&1 | "$REPO/tools/testing/cargo-tap.py" "$name"
 }
 
-# under_test VARIANT: whether it is one of $VARIANTS.
+# under_test VARIANT: succeeds if it is one of $VARIANTS.
 under_test() { [[ " $VARIANTS " == *" $1 "* ]]; }
 
-# run_vm VARIANT CMD: run CMD in the guest. A warning or an error of the kernel in its log is a failure (126).
-# CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment; STRICT=0 leaves the log to CMD; what is repeated
-# under load is so a fifth as often, but where FERROTRACE_STORM=long (make check-long). The time is
-# for a guest that hangs: ten times what it takes on an idle machine, as others may have the host's time. The kernel's KUnit
-# tests take half of the time to boot: without them, but for KUNIT=, what the command line says of them.
+# run_vm VARIANT CMD: runs CMD in the guest. A warning or an error of the kernel in its log is a
+# failure (126). CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment;
+# STRICT=0 leaves the log to CMD. Stress tests run a fifth of their rounds, unless
+# FERROTRACE_STORM=long (make check-long). The timeout is for a guest that hangs: ten times the
+# duration on an idle machine, as others may use the host's time. The kernel's KUnit tests take half
+# of the time to boot: they do not run, unless KUNIT= has parameters of the command line for them.
 run_vm() {
 	local variant=$1 name console mem=${MEM:-} timeout=${TIMEOUT:-900}
 	name=$SUITE-$variant
@@ -71,8 +73,8 @@ run_vm() {
 		"$REPO/tools/testing/vm/run.py" "$variant" "$2"
 }
 
-# in_part VARIANT: whether only a part is to run there, unless storms are long: on builtin what depends on the engines being in the image,
-# as they are modular's otherwise.
+# in_part VARIANT: succeeds if only a part runs there, unless storms are long: on builtin the tests
+# that depend on the engines being in the image, which otherwise are modular's.
 in_part() { [ "$1" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }
 
 # kunit_suites: the names of the suites of KUnit tests that the sources have.
@@ -157,8 +159,9 @@ ftracetest_of() {
 	printf '%s\n' "$source/tools/testing/selftests/ftrace"
 }
 
-# compare_ftracetest MAINLINE OURS: what ftracetest (selftests/lib/testlib.sh) left there: a result for each of its cases on mainline,
-# which ours passes, or which comes out the same, but for those in $known, with the reason.
+# compare_ftracetest MAINLINE OURS: compares the results of ftracetest (selftests/lib/testlib.sh)
+# there: a result for each of its cases on mainline, which ours passes, or which is the same on
+# both, except those in $known, with the reason.
 declare -A known
 compare_ftracetest() {
 	local name result ours
@@ -169,7 +172,7 @@ compare_ftracetest() {
 		elif [ "${known[$name]:-}" ]; then
 			tap_skip "ftracetest: $name" "${ours:-nothing}: ${known[$name]}"
 		elif [ "$ours" = "$result" ] && [ "$ours" != FAIL ]; then
-			# It needs what this kernel or this machine does not have.
+			# It needs something that this kernel or this machine lacks.
 			tap_skip "ftracetest: $name" "$ours, as on mainline"
 		else
 			tap_not_ok "ftracetest: $name: ${ours:-nothing}, on mainline $result"
