@@ -43,8 +43,8 @@ const NO_TABLE: [&str; 2] = ["early_setup_idt", "startup_64_load_idt"];
 /// Functions called after FRED has been enabled. With FRED, CPUs handle breakpoints without an IDT.
 const WITH_FRED: [&str; 2] = ["idt_invalidate", "cpu_init_fred_rsps"];
 
-/// Functions never called there: reports of defects, and functions called only if interrupts were
-/// on, which they are not.
+/// Functions never called there: reports of defects, and functions called only with interrupts on.
+/// Interrupts are off there.
 const NEVER: [&str; 8] = [
     "panic",
     "__warn_printk",
@@ -63,7 +63,7 @@ const EVENTS: [&str; 2] = ["do_trace_write_msr", "do_trace_read_msr"];
 /// A flag of an alternative (`ALT_FLAG_DIRECT_CALL`).
 const DIRECT_CALL: u8 = 2;
 
-/// As many functions are called early at most. With more, one is followed that is never called.
+/// Limit of functions that are called early. With more, the walk follows one that is never called.
 const MOST: usize = 150;
 
 /// A part of the image.
@@ -206,7 +206,7 @@ impl Image {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// A field that is relative to itself.
+    /// Reads a field that holds a distance from itself.
     fn relative(&self, at: u64) -> Result<u64, Box<dyn Error>> {
         let bytes = self.bytes(at, 4).ok_or("no such field")?;
         let distance = i32::from_le_bytes(bytes.try_into()?);
@@ -313,7 +313,7 @@ fn is_lidt(insn: &Insn) -> bool {
     insn.map() == 1 && insn.opcode() == 1 && fits
 }
 
-/// How a function is executed: its start, and true if a table that it loads has breakpoints.
+/// Execution of a function: its start, and true if a table that it loads has breakpoints.
 type Way = (u64, bool);
 
 /// Successors of an instruction within a function.

@@ -46,7 +46,7 @@ pub struct Llvm {
     pub functions: Vec<LlvmFunction>,
 }
 
-/// Where the recorded ones are.
+/// Returns the directory of the recorded ones.
 #[must_use]
 pub fn recorded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("gcov/recorded")
@@ -149,7 +149,7 @@ impl Record {
     ///
     /// # Panics
     ///
-    /// When they are not in one range.
+    /// Panics if they are not in one range.
     pub fn at(&mut self, address: u64, len: usize) -> &mut [u8] {
         let mut ranges = self.ranges.iter_mut();
         let place = ranges.find_map(|(start, bytes)| {

@@ -82,7 +82,7 @@ fn modules(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// When it cannot be read, or is no ELF file.
+/// Fails if it cannot be read, or is no ELF file.
 pub fn sections(file: &Path) -> Result<Vec<Text>, Box<dyn Error>> {
     let data = fs::read(file)?;
     let image = object::File::parse(&*data)?;

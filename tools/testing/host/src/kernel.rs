@@ -23,7 +23,7 @@ use std::process::Stdio;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
-/// How many instructions are asked for at once: the block of `kernel-insn.c`.
+/// Number of instructions in a request: the block of `kernel-insn.c`.
 const BLOCK: usize = 1024;
 
 /// Number of filters started, so that tests that run in parallel have directories of their own.
@@ -36,15 +36,15 @@ pub struct Answer {
     pub len: u8,
     /// True if there is a RIP-relative operand.
     pub rip_relative: bool,
-    /// Where the last byte of the opcode is.
+    /// Offset of the opcode's last byte.
     pub opcode_at: u8,
-    /// Where the displacement is.
+    /// Offset of the displacement.
     pub displacement_at: u8,
-    /// How many bytes it has.
+    /// Size of the displacement in bytes.
     pub displacement_len: u8,
-    /// How many bytes the immediates have.
+    /// Size of the immediates in bytes.
     pub immediate_len: u8,
-    /// How many bytes the prefix of forced emulation has.
+    /// Size of the prefix of forced emulation in bytes.
     pub forced_emulation: u8,
     /// True if the instruction was refused because bytes were missing.
     pub no_data: bool,
@@ -181,7 +181,7 @@ fn succeed(command: &mut Command) -> io::Result<()> {
     }
 }
 
-/// Where the kernel's decoder and ours rightly differ.
+/// Justified differences between the kernel's decoder and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Difference {
     /// A REX prefix with another prefix after it. The CPU ignores the REX prefix; the kernel takes

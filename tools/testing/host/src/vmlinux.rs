@@ -43,12 +43,12 @@ type Way = (u64, u64);
 pub struct Vmlinux {
     text: Section,
     rodata: Section,
-    /// Where symbols begin in the text.
+    /// Starts of symbols in the text.
     symbols: Vec<u64>,
     names: BTreeMap<String, u64>,
     sites: BTreeSet<u64>,
     thunks: BTreeSet<u64>,
-    /// Where parts of functions that lie elsewhere begin.
+    /// Starts of parts of functions that lie elsewhere.
     parts: BTreeSet<u64>,
     /// Functions that the Rust compiler has made.
     rust: BTreeSet<u64>,
@@ -62,7 +62,7 @@ pub struct Vmlinux {
     calls: BTreeSet<u64>,
 }
 
-/// Where a part of an image leads into its code.
+/// References from a part of an image into its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A branch in any function.
@@ -102,7 +102,7 @@ impl Vmlinux {
                 starts.insert(symbol.address());
             }
         }
-        // A table between two symbols, wherever it is.
+        // A table between two symbols, in any section.
         let table = |from: &str, to: &str| -> Result<Section, Box<dyn Error>> {
             let (from, to) = (names.get(from), names.get(to));
             let (&from, &to) = from.zip(to).ok_or("no such table")?;

@@ -77,7 +77,7 @@ fn what_cannot_fault() {
     );
 }
 
-/// Each kind of leniency that is allowed for does exist.
+/// Each kind of leniency exists.
 #[test]
 fn leniency() {
     for (bytes, leniency) in [

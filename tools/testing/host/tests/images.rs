@@ -103,7 +103,7 @@ fn walk(text: &Text, starts: &[usize]) -> usize {
         .count()
 }
 
-/// How a probe executes an instruction, and why not.
+/// Returns the way in which a probe executes an instruction, or the reason why it cannot.
 fn class(insn: &Insn) -> String {
     match Probe::of(insn) {
         Probe::Emulate(_) => "emulated".to_string(),

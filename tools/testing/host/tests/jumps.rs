@@ -14,7 +14,7 @@ use ferro_kprobes_core::jump::displaceable;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The first of the sorted targets that is inside.
+/// Returns the first of the sorted targets inside the displaced bytes.
 fn entered(targets: &[(u64, Source, u64)], displaced: &Displaced) -> Option<(u64, Source, u64)> {
     let inside = displaced.inside();
     let first = targets.partition_point(|(to, ..)| *to < inside.start);

@@ -106,7 +106,7 @@ fn cases() {
 #[ignore = "needs a kernel's source tree in INSN_KSRC; 10 million cases"]
 fn random_bytes() {
     let met = random(0x5eed, 10_000_000);
-    // Each difference that is explained does exist.
+    // Each explained difference exists.
     assert_eq!(met.len(), 7, "{met:?}");
     println!("{met:?}");
 }

@@ -19,7 +19,7 @@ module! {
 }
 
 define_hook! {
-    /// It has ticked.
+    /// A tick.
     static TICK: Tick<'a> = c"tick_by_reference" in Atomic(now: u64);
 }
 

@@ -39,12 +39,12 @@ module! {
 struct Device(u32);
 
 define_hook! {
-    /// Where one may sleep.
+    /// A hook in a context that may sleep.
     static ASK: Ask<'a> = c"api_ask" in Sleep(value: u32, device: &'a Device) -> i32;
 }
 
 define_hook! {
-    /// Where nothing is preempted.
+    /// A hook in a context without preemption.
     static ADD: Add<'a> = c"api_add" in Atomic(sum: &'a mut u64, flag: bool);
 }
 

@@ -28,7 +28,7 @@ mod node;
 static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<Client>());
 
 struct Client {
-    /// Dropped when the directory that it is in has been forgotten.
+    /// Dropped after its parent directory was leaked.
     _inner: Dir,
 }
 

@@ -59,7 +59,7 @@ define_hook! {
     static ATOMIC: InAtomic<'a> = c"sound_atomic" in Atomic();
 }
 
-/// How far the exit of a case is: 0 not called, 1 called, 2 over.
+/// State of a case's exit: 0 not called, 1 called, 2 over.
 static STAGE: Atomic<u32> = Atomic::new(0);
 /// A module is being loaded: not this one, which is there then.
 const COMING: u32 = kernel::bindings::module_state_MODULE_STATE_COMING;
@@ -222,7 +222,7 @@ fn next() -> Result<Registered<TaskFork>> {
     Ok(exit)
 }
 
-/// Wants a lock when it is dropped.
+/// Takes a lock when dropped.
 struct Locking(Arc<Mutex<()>>);
 
 impl Drop for Locking {

@@ -134,7 +134,7 @@ fn attempt<T, E: core::fmt::Debug>(what: &str, result: Result<T, E>) {
     }
 }
 
-/// Registers things when it is dropped.
+/// Registers things when dropped.
 struct Late;
 
 impl Drop for Late {

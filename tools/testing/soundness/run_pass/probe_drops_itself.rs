@@ -31,7 +31,7 @@ module! {
     license: "GPL v2",
 }
 
-/// Where a handler finds its probe.
+/// Place in which a handler finds its probe.
 #[pin_data]
 struct Place<P> {
     #[pin]

@@ -32,7 +32,7 @@ module! {
 struct Switches {
     count: Atomic<u64>,
     refused: Atomic<u64>,
-    /// For the handler, as long as it is to try.
+    /// For the handler, while it tries to arm and disarm.
     probe: Arc<SpinLock<Option<Arc<SchedSwitchProbe<Switches>>>>>,
 }
 
@@ -57,7 +57,7 @@ fn check(what: &str, holds: bool) {
     }
 }
 
-/// How many switches a handler sees while this thread sleeps.
+/// Returns the number of switches that a handler sees while this thread sleeps.
 fn seen(switches: &Switches) -> u64 {
     let before = switches.count.load(Relaxed);
     for _ in 0..10 {

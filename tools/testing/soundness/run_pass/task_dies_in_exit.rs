@@ -31,12 +31,12 @@ module! {
 }
 
 define_hook! {
-    /// Where exits must not sleep.
+    /// A hook with exits that must not sleep.
     static IN_TASK: InTask<'a> = c"sound_panic_task" in Task(panics: bool);
 }
 
 define_hook! {
-    /// Where exits may sleep.
+    /// A hook with exits that may sleep.
     static IN_SLEEP: InSleep<'a> = c"sound_panic_sleep" in Sleep(panics: bool);
 }
 

@@ -3,7 +3,7 @@
 //! Coverage: arbitrary memory as an object of GCC, as sections of LLVM, and arbitrary files.
 //! Nothing panics, no memory outside is accessed, and the output can be read back.
 //!
-//! Without a fuzzer the program replays the files that it is given.
+//! Without a fuzzer the program replays the files of its arguments.
 
 #![cfg_attr(fuzzing, no_main)]
 

@@ -19,7 +19,7 @@ use ferro_kprobes_core::jump::Surroundings;
 use ferro_kprobes_core::relocate;
 use std::ops::Range;
 
-/// Where the bytes are.
+/// Address of the bytes.
 const AT: u64 = 0xffff_ffff_8100_0000;
 
 fn check(data: &[u8]) {

@@ -82,7 +82,7 @@ fn parts(form: &Form, displacement: &mut i64) -> Vec<Part> {
     parts
 }
 
-/// The displacement of an operand that the test cannot put where it is needed by way of a register.
+/// Returns the displacement of an operand that the test cannot place by way of a register.
 fn address(form: &Form, displacement: &mut i64) -> Option<Part> {
     let (insn, setting) = (&form.insn, &form.setting);
     let field = insn.displacement_field();

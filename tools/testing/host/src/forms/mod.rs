@@ -27,11 +27,11 @@ pub struct Form {
     pub other: Instruction,
     /// Registers and memory that the form needs.
     pub setting: Setting,
-    /// How often the text has it.
+    /// Number of occurrences in the text.
     pub count: u64,
 }
 
-/// How an instruction finds its operand in memory.
+/// Addressing mode of an instruction's memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Addressing {
     mode: u8,
@@ -65,7 +65,7 @@ impl Forms {
         Self::default()
     }
 
-    /// How many there are.
+    /// Returns the number of forms.
     pub fn len(&self) -> usize {
         self.forms.len()
     }
@@ -126,7 +126,7 @@ impl Forms {
 }
 
 impl Form {
-    /// The name of the case that it is in.
+    /// Returns the name of its case.
     pub fn group(&self) -> String {
         let name = format!("{:?}", self.other.mnemonic()).to_lowercase();
         let to_memory = self.insn.memory_operand().is_some();

@@ -45,7 +45,7 @@ pub mod flags {
 /// No register.
 pub const NONE: u8 = 0xff;
 
-/// How far a stack pointer may go.
+/// Largest distance that a stack pointer may move.
 const STACK_REACH: u64 = 256;
 
 /// Registers and memory that a form needs.
@@ -59,7 +59,7 @@ pub struct Setting {
     pub base: u8,
     /// The index of the operand in memory.
     pub index: u8,
-    /// How far the index is shifted.
+    /// Shift of the index.
     pub shift: u8,
 }
 
@@ -150,7 +150,7 @@ impl Setting {
         Some(setting)
     }
 
-    /// Where the operand is.
+    /// Sets the place of the operand.
     fn memory(&mut self, insn: &Insn, other: &Instruction, is_used: bool) -> Option<()> {
         if is_string(other) {
             self.flags |= flags::STRING;

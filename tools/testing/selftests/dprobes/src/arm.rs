@@ -138,7 +138,7 @@ pub fn arms() {
     assert_eq!(state().locals[0][0], 1);
 }
 
-/// The watchpoint as soon as it is as wanted.
+/// Waits for a state of the watchpoint, and returns it.
 fn becomes(is_wanted: impl Fn(&Keys) -> bool) -> Keys {
     comes(|state| is_wanted(&state.points[1])).points[1].clone()
 }

@@ -30,7 +30,7 @@ fn per_call(bare: f64) -> f64 {
 
 const SYSCTL: &str = "/proc/sys/debug/kprobes-optimization";
 
-/// Where something is measured.
+/// Place of a measurement.
 #[derive(Clone, Copy)]
 struct Place {
     name: &'static str,
@@ -133,7 +133,7 @@ fn with_bpf(place: Place, bare: f64) {
 }
 
 pub fn run() {
-    // Breakpoints, but where it is said otherwise.
+    // Breakpoints, unless stated otherwise.
     std::fs::write(SYSCTL, "0").unwrap();
     let bare = per_call(0.0);
     println!("bare {bare:.1}");

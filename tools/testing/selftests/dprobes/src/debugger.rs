@@ -9,7 +9,7 @@ use crate::Case;
 use crate::control::state;
 use crate::testlib::*;
 
-/// Where the kernel has its debugger.
+/// Returns the cases; none without the kernel's debugger.
 pub fn cases() -> &'static [Case] {
     match std::fs::exists(file()).unwrap() {
         true => &[("debugger.stops", stops)],

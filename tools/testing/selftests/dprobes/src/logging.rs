@@ -217,7 +217,7 @@ fn beside() {
         ("run", &run),
         ("aborts", &aborts),
     ];
-    // Each is once the first and once the last that is called.
+    // Each is called first once, and last once.
     for first in 0..all.len() {
         take_records();
         for (minor, n) in (0..).zip((first..).take(all.len())) {

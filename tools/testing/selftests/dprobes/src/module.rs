@@ -29,7 +29,7 @@ pub const CASES: &[Case] = &[
 pub const NAME: &str = "dprobes_selftest";
 /// Of the module: loads a word.
 const READ: &str = "dprobes_selftest_read";
-/// Where its instruction is that loads: after a site of ftrace and an instruction of two bytes.
+/// Offset of its load instruction: after an ftrace site and an instruction of two bytes.
 const LOAD_OFFSET: u64 = 7;
 
 /// The module, until this is dropped.
@@ -69,7 +69,7 @@ pub fn parameter(name: &str) -> String {
     format!("/sys/module/{NAME}/parameters/{name}")
 }
 
-/// Loads a word from an address, or with 0 from one that is there.
+/// Loads a word from an address, or with 0 from a valid one.
 fn load(address: u64) -> io::Result<()> {
     std::fs::write(parameter("load"), format!("{address:#x}"))
 }
@@ -356,7 +356,7 @@ fn used_up_missed() {
     assert_eq!((used.number("runs"), used.locals[0][0]), (1, 1));
 }
 
-/// A line that is too long for klog has an end of its own.
+/// A line that is too long for klog is cut, and ends with a mark.
 fn klog_cut() {
     let _module = Loaded::new();
     let mut program = Program::new(&in_this_process(&[

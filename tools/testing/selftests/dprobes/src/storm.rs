@@ -152,7 +152,7 @@ fn nmi() {
     for name in names {
         let mut program = Program::new(code(name));
         program.name = name;
-        // For each CPU but the one that asks, unless it is idle.
+        // For each CPU except the asking one, unless it is idle.
         program.symbol = "show_regs";
         if name == "klog" {
             program.set.target = Target::Klog;

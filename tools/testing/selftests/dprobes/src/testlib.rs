@@ -133,7 +133,7 @@ impl Program<'_> {
     }
 }
 
-/// The state as soon as it is as wanted, or after some seconds.
+/// Returns the state as soon as `is_wanted` accepts it; panics after some seconds.
 pub fn comes(is_wanted: impl Fn(&State) -> bool) -> State {
     let start = Instant::now();
     loop {

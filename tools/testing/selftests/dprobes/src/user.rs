@@ -78,7 +78,7 @@ pub fn child(calls: u64) {
     }
 }
 
-/// Where a function of this program is in its file.
+/// Returns the offset of a function of this program in its file.
 fn offset_of(address: u64) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
