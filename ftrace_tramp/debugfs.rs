@@ -74,13 +74,16 @@ impl NodeOps for Node {
 impl Node {
     fn pool(lines: &mut TextBuffer) -> core::fmt::Result {
         for slots in exec_pool::in_use().iter().filter(|slots| slots.pages != 0) {
+            let used = slots.probes + slots.detours + slots.trampolines;
             lines.write_fmt(fmt!(
-                "{} bytes: {} pages, used {} (probes {}, detours {}, trampolines {}), waiting {}, free {}\n",
+                "{} bytes: {} pages, used {used} (probes {}, detours {}, ",
                 slots.size,
                 slots.pages,
-                slots.probes + slots.detours + slots.trampolines,
                 slots.probes,
-                slots.detours,
+                slots.detours
+            ))?;
+            lines.write_fmt(fmt!(
+                "trampolines {}), waiting {}, free {}\n",
                 slots.trampolines,
                 slots.waiting,
                 slots.free

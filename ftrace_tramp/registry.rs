@@ -185,7 +185,7 @@ pub(crate) fn each_set(f: impl FnMut(&SetInfo) -> core::fmt::Result) -> core::fm
     with(|registry| registry.sets.each(f)).unwrap_or(Ok(()))
 }
 
-/// Calls `f` for each trampoline whose functions have stubs with data of their own.
+/// Calls `f` for each trampoline of functions with data.
 pub(crate) fn each_data(f: impl FnMut(&TrampolineInfo) -> core::fmt::Result) -> core::fmt::Result {
     with(|registry| registry.data.each(f)).unwrap_or(Ok(()))
 }
@@ -208,8 +208,8 @@ impl Registry {
             Some(_) => drop(self.live.remove(&ops.address())),
             None => (),
         }
-        // Skip trampolines of the kernel and of the client. The kernel makes those of livepatches,
-        // which have to outlast a module.
+        // Skip trampolines of the kernel and of the client. The kernel makes the trampolines of
+        // livepatches, which have to outlast a module.
         if ops.trampoline() != 0 || (cfg!(MODULE) && ops.changes_ip()) {
             return false;
         }

@@ -67,7 +67,7 @@ pub struct Registered<H: Spec, C: Entry = AsIs> {
     _hook: PhantomData<fn(H, C)>,
 }
 
-/// Describes an exit before it is registered; made by [`Registered::builder`].
+/// Builder for an exit; made by [`Registered::builder`].
 pub struct Builder<'a, H: Spec, C: Entry = AsIs> {
     name: &'a CStr,
     priority: Priority,

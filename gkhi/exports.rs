@@ -65,7 +65,7 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     // SAFETY: The pointer is not NULL. By the header, which the caller of this function follows, it
     // is a string.
     let hook = unsafe { CStr::from_char_ptr(record.hook) };
-    // SAFETY: The pointer is not NULL. By the header it is a string, too.
+    // SAFETY: The pointer is not NULL. By the header this is a string, too.
     let name = unsafe { CStr::from_char_ptr(record.name) };
     let flags = flags_of(record.flags & !PINNED).ok_or(Error::BadFlags);
     let (priority, condition) = flags.inspect_err(|error| error.log_refusal(hook, Some(name)))?;

@@ -27,7 +27,7 @@ pub(crate) struct Watched {
 }
 
 impl Registry {
-    /// Returns the records by which to watch these exits.
+    /// Returns records to watch these exits.
     pub(crate) fn watch(&self, ids: &[usize]) -> Result<KVec<Watched>, Error> {
         let mut watched = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
         for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
@@ -119,7 +119,7 @@ impl Registry {
 /// Waits until no CPU runs these exits, which have been retired.
 ///
 /// This does not wait for an exit that sleeps where it must not, as that may be the caller. The
-/// chain to which it returns is kept until it has returned, and that dispatch calls none of these
+/// dispatch of the sleeping exit keeps its chain until it has returned, and calls none of these
 /// exits.
 pub(crate) fn finish_change(
     mut retire_list: RetireList,

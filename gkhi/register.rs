@@ -31,7 +31,7 @@ use crate::raw::ExitId;
 use crate::registry::is_name;
 use crate::registry::with;
 
-/// Shape of the hook for which a Rust exit was compiled.
+/// Shape of a hook, as the type of a Rust exit describes it.
 pub(crate) struct Shape {
     pub(crate) params: &'static CStr,
     pub(crate) modifiable: bool,

@@ -84,7 +84,7 @@ impl<'a> FunctionCall<'a> {
         self.fregs.all().map(|regs| regs.flags)
     }
 
-    /// Reads kernel memory that may be unmapped. Returns `None` if it is.
+    /// Reads kernel memory. Returns `None` for unmapped memory.
     ///
     /// The memory may change during the read; any bytes are a `T`.
     pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {

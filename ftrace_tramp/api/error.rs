@@ -11,7 +11,7 @@ use kernel::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceError {
     /// A name, a pattern or an address matches no function that ftrace can trace: none exists, or
-    /// it is `notrace` (`ENOENT`).
+    /// the function is `notrace` (`ENOENT`).
     NotFound,
     /// No names, patterns or addresses were given (`EINVAL`).
     NoFilter,

@@ -3,7 +3,7 @@
 //! Safe function tracing for Rust modules.
 //!
 //! A [`Tracer`] calls a handler at the entry of functions, which are given by their names, by
-//! patterns or by addresses. [`trace_function!`] makes a tracer of a single function, whose handler
+//! patterns or by addresses. [`trace_function!`] makes a tracer of a single function; its handler
 //! gets the arguments with their types. In a [`TracerSet`] each function has a value of its own,
 //! which the handler gets.
 //!

@@ -65,7 +65,10 @@ macro_rules! trace_function {
             $body
         })
     };
-    ($($function:ident)::+, |$call:pat_param $(, $argument:ident: $type:ty)* $(,)?| $body:expr) => {{
+    (
+        $($function:ident)::+,
+        |$call:pat_param $(, $argument:ident: $type:ty)* $(,)?| $body:expr
+    ) => {{
         // Never called, so nothing refers to the function: only its type matters.
         let _ = || {
             let _: $crate::c_function!($($type),*) = $($function)::+;

@@ -149,8 +149,8 @@ impl DataTrampolines {
         for entry in change.entries() {
             let stub = core::mem::replace(&mut entry.stub, 1);
             if stub > 1 {
-                // SAFETY: By the type invariant of `DataChange` it is from `attach()`, for this
-                // length, and has been written. It is taken out of the entry, its only owner.
+                // SAFETY: By the type invariant of `DataChange`, `attach()` has made the stub with
+                // this length. The entry was its only owner, and no longer has it.
                 drop(unsafe { Slot::from_address(stub, STUB_LEN) });
             }
         }

@@ -59,8 +59,8 @@ impl Exits {
     /// Registers the exits disarmed. Errors: as for `Builder::register_engine()`.
     pub(crate) fn register<H: TrampolineHandler>(name: &CStr) -> Result<Self, ferro_gkhi::Error> {
         // SAFETY: The exit stores in an ops only the result of `Trampoline::attach()`. The hook
-        // passes an ops that is valid until the exit returns. It holds `ftrace_lock`, without which
-        // the trampoline of an ops never changes.
+        // passes an ops valid until the exit returns. ftrace holds `ftrace_lock`, and changes the
+        // trampoline of an ops only with this lock.
         let update = unsafe {
             Registered::<TrampolineUpdate>::builder(name)
                 .disarmed()
@@ -69,8 +69,8 @@ impl Exits {
                 })
         }?;
         // SAFETY: The exit stores in the entries only stubs of `DataTrampolines`, each for its
-        // entry's data. The hook passes a change that is valid until the exit returns, with
-        // `ftrace_lock` held.
+        // entry's data. The hook passes a change valid until the exit returns, with `ftrace_lock`
+        // held.
         let data = unsafe {
             Registered::<TrampolineData>::builder(name)
                 .disarmed()
@@ -82,7 +82,7 @@ impl Exits {
                 })
         }?;
         // SAFETY: The exit removes the trampoline that `Trampoline::attach()` has stored. The hook
-        // passes NULL, or an ops that is valid until the exit returns. The ops is unused: no longer
+        // passes NULL, or an ops valid until the exit returns. The ops is unused: no longer
         // registered, or never registered.
         let free = unsafe {
             Registered::<TrampolineFree>::builder(name)
@@ -92,7 +92,7 @@ impl Exits {
                 })
         }?;
         // SAFETY: The exit answers with a number of `LiveSets`, which has the trampoline for the
-        // ops of that function. The hook passes a change that is valid until the exit returns, with
+        // ops of that function. The hook passes a change valid until the exit returns, with
         // `ftrace_lock` held.
         let set = unsafe {
             Registered::<TrampolineSet>::builder(name)

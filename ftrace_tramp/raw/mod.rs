@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code of the trampoline engine that needs `unsafe`. `hooks.rs` has the trait by which it calls
-//! the safe code.
+//! Code of the trampoline engine that needs `unsafe`. Safe code implements the trait in `hooks.rs`
+//! to handle the kernel's requests.
 
 pub(crate) mod data_lock;
 pub(crate) mod func_data;

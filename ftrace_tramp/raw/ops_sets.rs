@@ -35,7 +35,7 @@ use super::trampoline::TrampolineInfo;
 
 const _: () = assert!(MAX_SETS == bindings::FTRACE_SETS as usize);
 
-/// Bit that is set in all kernel addresses, `FTRACE_SET_KERNEL`.
+/// Bit of all kernel addresses, `FTRACE_SET_KERNEL`.
 const KERNEL: usize = 1 << 63;
 
 /// Change of a function's ops; ftrace waits for the number of its new set.
@@ -160,7 +160,7 @@ pub(crate) struct LiveSets {
 
 /// Set of ops, for the debugfs list.
 pub(crate) struct SetInfo {
-    /// Number of ops; 0 if they are too many.
+    /// Number of ops; 0 for more than [`MAX_MEMBERS`].
     pub(crate) members: usize,
     /// Number of functions.
     pub(crate) functions: u32,
@@ -171,8 +171,8 @@ pub(crate) struct SetInfo {
 fn set_address(set: u16, address: usize) {
     let all = (&raw mut bindings::ftrace_set_addresses).cast::<usize>();
     if usize::from(set) < MAX_SETS {
-        // SAFETY: It has so many words. They are used with `ftrace_lock` held. The callers hold it,
-        // or the number is free.
+        // SAFETY: The array has so many words. ftrace uses them with `ftrace_lock` held. The callers
+        // hold the lock, or no function has the number.
         unsafe { all.add(usize::from(set)).write_volatile(address) };
     }
 }
@@ -252,7 +252,7 @@ impl LiveSets {
     pub(crate) fn retarget(&mut self, ops: Ops<'_>) {
         self.sets.of_member(ops.address(), |tramp, at| {
             if let (SetTarget::Shared(shared), Ok(at)) = (tramp, u32::try_from(at)) {
-                // SAFETY: It is a member of this set, at that position, and valid.
+                // SAFETY: The ops is valid, and the member of this set at that position.
                 unsafe { bindings::ferro_tramp_set_retarget(shared.ops(), at) };
             }
         });
@@ -291,8 +291,9 @@ impl LiveSets {
         Ok(())
     }
 
-    /// Begins to free retired trampolines and those of sets without functions. Returns [`None`] if
-    /// there are none, or if this has begun already. Context: with `ftrace_lock` or without.
+    /// Begins to free retired trampolines, and the trampolines of sets without functions. Returns
+    /// [`None`] if there are none, or if another [`Quiescing`] covers them. Context: with
+    /// `ftrace_lock` or without.
     pub(crate) fn begin_reclaim(&mut self, retired: Retired) -> Option<Quiescing> {
         let sets = !self.reclaiming && self.sets.begin_leaving();
         if !sets && retired.is_empty() {

@@ -53,7 +53,7 @@ pub(crate) struct TrampolineInfo {
     pub(crate) saves_regs: bool,
 }
 
-// SAFETY: `ops` is dereferenced only with proof that it is valid.
+// SAFETY: `ops` is dereferenced only with proof of its validity.
 unsafe impl Send for Trampoline {}
 
 /// Returns the kind of return that code at this address needs.
@@ -119,7 +119,7 @@ impl Trampoline {
     pub(crate) fn attach(ops: Ops<'_>, templates: &Templates) -> Result<Self> {
         let third = Third::Ops(ops.address() as u64);
         let mut code = Self::new(ops.function(), third, ops.saves_regs(), templates)?;
-        // INVARIANT: It is attached next, which cannot fail.
+        // INVARIANT: The next call attaches it, and cannot fail.
         code.ops = Some(ops.as_non_null());
         // SAFETY: By the invariant of `KernelTemplate` the slot has a copy of the kernel's
         // trampoline, made for this ops. It stays until `detach()`.
@@ -144,8 +144,8 @@ impl Trampoline {
         ops.trampoline() == self.slot.address()
     }
 
-    /// Detaches and frees it, after ftrace has waited until no task is in it. Does nothing if it is
-    /// not this ops's.
+    /// Detaches and frees it, after ftrace has waited until no task is in it. Does nothing if the
+    /// ops has another trampoline.
     pub(crate) fn detach(self, ops: Ops<'_>) {
         if !self.is_of(ops) {
             return;

@@ -38,7 +38,7 @@ pub(crate) fn set_hook(release: &mut DeferredRelease, hook: HookId) {
     unsafe { release.set(hook.0, None) };
 }
 
-/// Returns the parts by which the registry calls an exit in Rust.
+/// Returns the parts that the registry needs to call an exit in Rust.
 pub(crate) fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &KBox<E>) -> Parts {
     // SAFETY: The contents of a box do not move. `Builder` gives the box to the registry, which
     // drops it after the exit is deregistered and its last call has returned. The registry compares
@@ -46,7 +46,7 @@ pub(crate) fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &KBox<E>) -> Pa
     unsafe { typed::parts_of::<H, C, E>(exit) }
 }
 
-/// Returns the publisher of a hook that is not in the registry yet. It sets the target of the hook.
+/// Returns the publisher of a hook, before the registry has the hook. It sets the hook's target.
 pub(crate) fn publisher_of(hook: HookRef) -> Result<Publisher> {
     // SAFETY: The registry makes a publisher only with its lock held, and only for a hook that has
     // none, so this is the only one. The hook exists as long as its `HookRef`s are used, and the

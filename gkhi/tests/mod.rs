@@ -48,7 +48,8 @@ mod suite {
     mod other {
         ferro_sys::define_hook! {
             /// A hook with the same text and another type.
-            pub static SUM: OtherSum<'a> = c"kunit_sum" in Task(by: u32, sum: &'a mut u64, negative: i8);
+            pub static SUM: OtherSum<'a> = c"kunit_sum"
+                in Task(by: u32, sum: &'a mut u64, negative: i8);
         }
     }
 

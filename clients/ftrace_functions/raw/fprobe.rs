@@ -65,8 +65,8 @@ impl<H: FprobeHandler> Fprobe<H> {
                 // other code uses.
                 unsafe { slot.write(probe) };
                 // SAFETY: The slot is pinned, and stays until `drop()` has unregistered the probe.
-                // The callbacks take it for the field of this structure, which it is. The addresses
-                // are only read, and there are `count`.
+                // The callbacks take it for a field of this structure, as it is here. The function
+                // only reads the `count` addresses.
                 to_result(unsafe {
                     bindings::register_fprobe_ips(slot, addresses.as_ptr().cast_mut(), count)
                 })

@@ -95,7 +95,7 @@ pub(super) fn while_live<R>(ops: *mut bindings::ftrace_ops, f: impl FnOnce() -> 
 /// Removes a tracer from the list and ends it under the lock, so that no other code sees it as
 /// ended before.
 ///
-/// Returns `None` if it is not in the list.
+/// Returns `None` if the list has no such tracer.
 pub(super) fn end(is_it: impl Fn(&LiveTracer) -> bool) -> Option<Result> {
     let mut live = LIVE.lock();
     let at = live.iter().position(is_it)?;
@@ -107,7 +107,7 @@ pub(super) fn end(is_it: impl Fn(&LiveTracer) -> bool) -> Option<Result> {
     Some(found.end())
 }
 
-/// Ends the tracers that a module has leaked, when it is unloaded.
+/// Ends the tracers leaked by a module that is being unloaded.
 pub(crate) fn module_going(module: &Module) {
     let is_its = |live: &LiveTracer| live.code.iter().any(|code| module.contains(*code));
     while let Some(ended) = end(is_its) {
@@ -140,7 +140,7 @@ unsafe impl<H: Callback> Send for RawTracer<H> {}
 // SAFETY: A shared reference reaches the handler only, which is `Sync`.
 unsafe impl<H: Callback> Sync for RawTracer<H> {}
 
-/// Filter of an ops that is not registered yet. Dropping this frees the filter.
+/// Filter of an unregistered ops. Dropping this frees the filter.
 struct PreparedFilter(*mut bindings::ftrace_ops);
 
 impl PreparedFilter {
@@ -294,7 +294,7 @@ unsafe extern "C" fn callback<H: Callback>(
     fregs: *mut bindings::ftrace_regs,
 ) {
     let field = Opaque::cast_from(ops).cast_mut();
-    // SAFETY: By the rules of this function it is this field.
+    // SAFETY: By the rules of this function `field` is the `ops` of a `Pinned<H>`.
     let pinned = unsafe { container_of!(field, Pinned<H>, ops) };
     // SAFETY: ftrace passes the ops that was registered with this function. Unregistering it waits
     // for this call, and the handler is dropped after that.
