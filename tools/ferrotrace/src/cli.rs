@@ -58,7 +58,7 @@ use units::parse_size;
 /// Records and decodes the kernel's traces, arms the exits on its hooks, probes it, counts and times its functions, and
 /// reports what of its code was executed.
 #[derive(Debug, Parser)]
-#[command(name = "ferrotrace", version)]
+#[command(name = "ferrotrace", version = env!("FERROTRACE_VERSION"))]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

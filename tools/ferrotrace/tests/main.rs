@@ -35,3 +35,4 @@ mod recover;
 mod report;
 mod stacks;
 mod tables;
+mod version;

@@ -46,7 +46,7 @@ pub struct DprobesArgs {
 ///
 /// The options of version 5 are understood, too: dprobes -i FILE, -r, -g, -q, -b, -p, and their long forms.
 #[derive(Debug, Parser)]
-#[command(name = "dprobes", version)]
+#[command(name = "dprobes", version = env!("FERROTRACE_VERSION"))]
 pub struct Classic {
     #[command(flatten)]
     args: DprobesArgs,
