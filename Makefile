@@ -64,7 +64,12 @@ deb:
 
 # CMD reaches the shell through the environment, so that it may hold any quotes. Its output is
 # CMD's: the path of the image is not printed.
+# GDB=1: a separate kernel with debugging information; the guest waits for gdb.
 vm: export FERROTRACE_CMD = $(value CMD)
+ifneq ($(filter-out 0,$(GDB)),)
+vm: export GDB := $(GDB)
+vm: export FERROTRACE_DEBUG_INFO := 1
+endif
 vm:
 	@integration/kernel.sh build '$(VARIANT)' >/dev/null
 	@tools/testing/vm/run.py '$(VARIANT)' "$$FERROTRACE_CMD"

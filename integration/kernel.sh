@@ -14,6 +14,8 @@
 #
 # FERROTRACE_TOOLS=NAME builds in a separate directory, for tools that FERROTRACE_CC=, RUSTC=,
 # BINDGEN= and LIBCLANG_PATH= choose.
+# FERROTRACE_DEBUG_INFO=1 builds in a separate directory, too, with debugging information
+# ("make vm GDB=1").
 #
 # A tree of the cache is one kernel version with one state of the patches; a variant is built in a
 # directory directly below it, so that kbuild names every file relatively and ccache shares objects
@@ -47,6 +49,7 @@ fragments() {
 	distro-mainline) printf '%s\n' "$dir/mainline.config" ;;
 	esac
 	printf '%s\n' "$dir/$VARIANT.config"
+	if [ "${FERROTRACE_DEBUG_INFO:-}" ]; then printf '%s\n' "$dir/debug-info.fragment"; fi
 }
 
 # other_architectures: a pattern for their options, which have the names of directories, except two.
@@ -81,7 +84,8 @@ setup_env() {
 	ARCH=x86_64 IMAGE=arch/x86/boot/bzImage GOALS="bzImage modules"
 	case $VARIANT in uml*) ARCH=um IMAGE=linux GOALS="linux modules" ;; esac
 	TREE=$("$REPO/integration/source.sh")
-	KDIR=$TREE/build-$VARIANT${FERROTRACE_TOOLS:+-$FERROTRACE_TOOLS}
+	KDIR=$TREE/build-$VARIANT${FERROTRACE_TOOLS:+-$FERROTRACE_TOOLS}${FERROTRACE_DEBUG_INFO:+-debug-info}
+	if [ "${FERROTRACE_DEBUG_INFO:-}" ]; then GOALS="$GOALS scripts_gdb"; fi
 }
 
 setup_tools() {

@@ -74,4 +74,27 @@ tap_run "vm: a guest that ends without an answer is status 125" status_is 125
 STRICT=1 vm 'echo "WARNING: CPU: 0 PID: 1 at a test" >/dev/kmsg'
 tap_run "vm: a warning of the kernel is status 126 where asked for" status_is 126
 tap_run "vm: the warning is said" grep "^ferrotrace: console: WARNING: CPU: 0 PID: 1 at a test" "$work/err"
+# gdb_stops: runs the command line of gdb that the guest's runner prints, and lets it stop where a process is made.
+gdb_stops() {
+	local gdb='' runner tries
+	GDB=1 CPUS=1 APPEND=kunit.enable=0 "$REPO/tools/testing/vm/run.py" "$variant" 'echo goes on' >"$work/out" 2>"$work/err" &
+	runner=$!
+	for ((tries = 0; tries < 300; tries++)); do
+		gdb=$(sed -n 's/^ferrotrace:  *\(gdb .*\)/\1/p' "$work/err")
+		if [ "$gdb" ]; then break; fi
+		sleep 0.2
+	done
+	timeout 600 bash -c "$gdb -nx -batch -ex 'hbreak kernel_clone' -ex continue -ex 'info registers rip' -ex delete -ex detach" \
+		</dev/null >"$work/gdb" 2>&1
+	cat "$work/gdb" "$work/err"
+	# The guest waits for gdb without end.
+	grep -q '<kernel_clone>' "$work/gdb" || kill $runner
+	wait $runner && out_is "goes on"
+}
+
+if have gdb; then
+	tap_run "vm: gdb stops the guest at a breakpoint" gdb_stops
+else
+	tap_skip "vm: gdb stops the guest at a breakpoint" "no gdb on this machine"
+fi
 tap_plan

@@ -15,7 +15,8 @@ The guest sees the host's files, its writes stay in its memory; only $FERROTRACE
 (--out). Its environment has FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for
 insmod), FERROTRACE_VARIANT, FERROTRACE_OUT, FERROTRACE_STORM (long or short,
 tools/testing/suites/lib.sh). With --reboot, for which QEMU keeps the memory, the command finds its
-earlier state in $FERROTRACE_OUT. With --coverage, the counts of a kernel that was compiled for it
+earlier state in $FERROTRACE_OUT. With --gdb the guest waits for the gdb whose command line is
+printed; its time is unlimited then. With --coverage, the counts of a kernel that was compiled for it
 are written to a new directory below DIR; a test that resets its counters copies them to
 $FERROTRACE_COUNTED before.
 """
@@ -29,6 +30,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -77,6 +79,8 @@ def parse_args():
                    help="a warning in the kernel's log is a failure")
     p.add_argument("--reboot", action="store_true", default=env("REBOOT", "0") not in ("", "0"),
                    help="a guest that panics or restarts boots again, and runs the command again")
+    p.add_argument("--gdb", action="store_true", default=env("GDB", "0") not in ("", "0"),
+                   help="wait for gdb, on a free port of this machine")
     p.add_argument("--append", default=env("APPEND") or "", help="more kernel parameters")
     p.add_argument("--qemu", default=env("QEMU_OPTS") or "", help="more QEMU options")
     p.add_argument("--out", default=env("OUT") or "", help="host directory that receives $FERROTRACE_OUT")
@@ -158,6 +162,8 @@ def kernel_image(variant):
 def kernel_parameters(args):
     # A host that has no time for the guest for some seconds is no stall of RCU.
     return ["ro", "panic=-1", "oops=panic", "rcupdate.rcu_cpu_stall_timeout=60",
+            # The addresses of vmlinux, which gdb has read.
+            *(["nokaslr"] if args.gdb else []),
             f"init={HERE}/init.sh", f"ferrotrace_guest={HERE}/guest.sh"] \
         + shlex.split(args.append)
 
@@ -226,7 +232,21 @@ def qemu_command(args, share, console):
         cmd.append("-no-reboot")
     if args.icount:
         cmd += ["-icount", "shift=0,sleep=off"]
+    if args.gdb:
+        cmd += gdb_options(args.variant)
     return cmd + shlex.split(args.qemu)
+
+
+def gdb_options(variant):
+    """Returns QEMU's options to wait for gdb, and prints the command line of gdb."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    kdir = kernel("kdir", variant)
+    scripts = f" -iex 'add-auto-load-safe-path {kdir}'" if os.path.exists(os.path.join(kdir, "vmlinux-gdb.py")) else ""
+    say("the guest waits for gdb; in another terminal:")
+    say(f"    gdb{scripts} -ex 'target remote 127.0.0.1:{port}' {kdir}/vmlinux")
+    return ["-S", "-gdb", f"tcp:127.0.0.1:{port}"]
 
 
 def shell(args):
@@ -238,6 +258,8 @@ def shell(args):
         die("a shell is not offered by a User Mode Linux guest; give CMD=")
     if not kvm_works(image):
         cmd.append("--disable-kvm")
+    if args.gdb:
+        cmd += ["--qemu-opts", shlex.join(gdb_options(args.variant)), "--append", "nokaslr"]
     for a in shlex.split(args.append):
         cmd += ["--append", a]
     # It starts its other half by name, and QEMU.
@@ -319,7 +341,7 @@ def run(args, share, console):
     pumps = [pump(out, 1), pump(err, 2, b"warning: TCG doesn't support")]
     hung = False
     try:
-        proc.wait(args.timeout or None)
+        proc.wait(None if args.gdb else args.timeout or None)
     except subprocess.TimeoutExpired:
         hung = True
     finally:
