@@ -25,7 +25,7 @@ SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # Against mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 
-.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc rust-analyzer clean distclean
 
 help:
 	@cat integration/help.txt
@@ -125,6 +125,12 @@ lint:
 
 doc:
 	@integration/doc.sh
+
+# rust-project.json; CHECK=1 asks rust-analyzer for definitions.
+rust-analyzer:
+	@integration/kernel.sh build '$(VARIANT)' >/dev/null
+	@integration/kernel.sh make '$(VARIANT)' -s rust-analyzer
+	@integration/rust-analyzer.py "$$(integration/kernel.sh kdir '$(VARIANT)')" $(if $(CHECK),--check rust-analyzer)
 
 clean:
 	@integration/clean.sh

@@ -67,8 +67,9 @@ def main():
     sys.exit(0 if all(results) else 1)
 
 
-if RUSTC in os.environ:
-    # A library needs no panic handler.
-    arguments = [a.replace("--crate-type=bin", "--crate-type=lib") for a in sys.argv[1:]]
-    os.execvp(os.environ[RUSTC], [os.environ[RUSTC], *arguments, "--emit=metadata"])
-main()
+if __name__ == "__main__":
+    if RUSTC in os.environ:
+        # A library needs no panic handler.
+        arguments = [a.replace("--crate-type=bin", "--crate-type=lib") for a in sys.argv[1:]]
+        os.execvp(os.environ[RUSTC], [os.environ[RUSTC], *arguments, "--emit=metadata"])
+    main()

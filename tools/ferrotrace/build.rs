@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sets `FERROTRACE_VERSION` for the crate: the package's version, and the commit if the sources are
-//! a checkout of git.
+//! Sets `FERROTRACE_VERSION` for the crate: the package's version, and the commit if the sources
+//! are a checkout of git.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,8 @@ fn git(args: &[&str]) -> Option<String> {
     (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
 }
 
-/// Returns the commit, if git knows this package: the sources may lie in a checkout of another project.
+/// Returns the commit, if git knows this package: the sources may lie in another project's
+/// checkout.
 fn commit() -> Option<String> {
     git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;
     git(&["rev-parse", DIGITS, "HEAD"])

@@ -58,6 +58,12 @@ for variant in $VARIANTS; do
 	if [ "$variant" = modular ]; then
 		tap_run "build: beside another variant: $variant" beside "$variant"
 		tap_run "build: a module by make -C: $variant" outside "$variant"
+		# rustup's proxy is there without the program.
+		if rust-analyzer --version >/dev/null 2>&1; then
+			tap_run "build: rust-analyzer finds definitions: $variant" make -C "$REPO" rust-analyzer VARIANT="$variant" CHECK=1
+		else
+			tap_skip "build: rust-analyzer finds definitions: $variant" "no rust-analyzer"
+		fi
 	fi
 	if [ "$variant" = cfi ]; then
 		tap_run "build: types of what is called through pointers: $variant" "$REPO/tools/testing/cfi.py" "$("$REPO/integration/kernel.sh" kdir "$variant")"
