@@ -114,8 +114,9 @@ impl kernel::Module for DProbes {
                 runtime.task_records.drop_all(task.as_ptr().addr());
                 Answer::Continue
             })?;
-        let watched = registry.clone();
-        let modules = module_notifier::watch(move |name, event| watched.module(name, event))?;
+        let notified = registry.clone();
+        let modules =
+            module_notifier::register(move |name, event| notified.module_changed(name, event))?;
         let file = Shared::new(Ok(ControlFile::new(registry.clone())))?;
         let file = dir.file(c"control", 0o600, &CONTROL_FILE, file)?;
         Ok(Self {

@@ -215,7 +215,7 @@ impl Registry {
     }
 
     /// Handles a module that has been loaded or is about to be unloaded.
-    pub(crate) fn module(&self, name: &CStr, event: Event) {
+    pub(crate) fn module_changed(&self, name: &CStr, event: Event) {
         let of_module =
             |program: &Program| program.is_of_module() && program.is_named(name.to_bytes());
         // Old attachments have to be detached first.

@@ -50,7 +50,8 @@ bool ferro_dprobes_capable(void);
  * Return: 0, -ENOENT and others, -EINVAL if not a regular file with a page cache, -ENXIO if there
  * is no such byte.
  */
-int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_file *file, unsigned char *byte);
+int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_file *file,
+		       unsigned char *byte);
 /* Drops the references of ferro_dprobes_file(). Context: process; sleeps. */
 void ferro_dprobes_file_put(struct ferro_dprobes_file *file);
 /*
@@ -74,8 +75,10 @@ void ferro_dprobes_watch_end(int state);
  * Watches an address. The type is one of HW_BREAKPOINT_.... Context: process; sleeps.
  * Return: a pointer to be checked by ferro_dprobes_watch_error().
  */
-struct ferro_dprobes_watch *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
-						perf_overflow_handler_t triggered, void *context);
+struct ferro_dprobes_watch *ferro_dprobes_watch(unsigned long address, unsigned long len,
+						unsigned int type,
+						perf_overflow_handler_t triggered,
+						void *context);
 /* Unregisters a watchpoint; handlers may still be running. Context: process; sleeps. */
 void ferro_dprobes_unwatch(struct ferro_dprobes_watch *watch);
 /*

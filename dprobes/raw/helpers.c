@@ -167,7 +167,8 @@ notrace bool ferro_dprobes_try_write(unsigned long address, bool user)
 
 	if (!user)
 		return or_nothing((u8 *)address);
-	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm || !access_ok((void __user *)address, 1))
+	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm ||
+	    !access_ok((void __user *)address, 1))
 		return false;
 	pagefault_disable();
 	__uaccess_begin();
@@ -182,7 +183,8 @@ bool ferro_dprobes_capable(void)
 	return capable(CAP_SYS_ADMIN);
 }
 
-int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_file *found, unsigned char *byte)
+int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_file *found,
+		       unsigned char *byte)
 {
 	struct inode *inode;
 	struct file *file;
@@ -200,7 +202,8 @@ int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_fil
 	 * Only files that can be mapped for execution: opening a file of debugfs, or of another
 	 * file system without a page cache, may have side effects.
 	 */
-	if (!S_ISREG(inode->i_mode) || (!inode->i_mapping->a_ops->read_folio && !shmem_mapping(inode->i_mapping)))
+	if (!S_ISREG(inode->i_mode) ||
+	    (!inode->i_mapping->a_ops->read_folio && !shmem_mapping(inode->i_mapping)))
 		goto put;
 	error = -ENOMEM;
 	found->name = name_of(found->path.dentry);

@@ -21,7 +21,7 @@ pub(crate) enum Event {
 
 /// Calls `f` with the name of each module at its loading and unloading. Dropping the result ends
 /// this, and waits for calls.
-pub(crate) fn watch(
+pub(crate) fn register(
     f: impl Fn(&CStr, Event) + Send + Sync + 'static,
 ) -> Result<Registered<ModuleEvent>, ferro_gkhi::Error> {
     Registered::<ModuleEvent>::builder(c"rust_dprobes")

@@ -56,7 +56,7 @@ impl Regs<'_> {
     }
 
     /// Returns a pointer to the word that holds a register.
-    fn place(&self, register: Register) -> Option<*mut usize> {
+    fn word(&self, register: Register) -> Option<*mut usize> {
         let regs = self.0.as_ptr();
         // SAFETY: By the type invariant these are fields of a live structure.
         Some(unsafe {
@@ -93,20 +93,20 @@ impl Regs<'_> {
                 Some(unsafe { bindings::ferro_dprobes_segment(self.0.as_ptr(), is_stack) }.into())
             }
             _ => {
-                let place = self.place(register)?;
+                let word = self.word(register)?;
                 // SAFETY: By the type invariant the word is live.
-                Some(unsafe { place.read_volatile() } as u64)
+                Some(unsafe { word.read_volatile() } as u64)
             }
         }
     }
 
     /// Changes a register. Returns false if a program must not change it.
     pub(crate) fn set(&mut self, _permission: &Permission, register: Register, value: u64) -> bool {
-        match self.place(register) {
-            Some(place) if register.is_writable() => {
+        match self.word(register) {
+            Some(word) if register.is_writable() => {
                 // SAFETY: By the type invariant the word is live; the user may change any register
                 // in any way.
-                unsafe { place.write_volatile(value as usize) };
+                unsafe { word.write_volatile(value as usize) };
                 true
             }
             _ => false,

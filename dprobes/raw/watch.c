@@ -37,7 +37,8 @@ static int watch_on(struct ferro_dprobes_watch *watch, unsigned int cpu)
 {
 	struct perf_event *event;
 
-	event = perf_event_create_kernel_counter(&watch->attr, cpu, NULL, watch->triggered, watch->context);
+	event = perf_event_create_kernel_counter(&watch->attr, cpu, NULL, watch->triggered,
+						 watch->context);
 	if (IS_ERR(event))
 		return PTR_ERR(event);
 	*per_cpu_ptr(watch->events, cpu) = event;
@@ -54,7 +55,7 @@ static void unwatch_on(struct ferro_dprobes_watch *watch, unsigned int cpu)
 }
 
 /* A CPU without a free debug register is brought online nevertheless. */
-static int cpu_comes(unsigned int cpu)
+static int cpu_online_callback(unsigned int cpu)
 {
 	struct ferro_dprobes_watch *watch;
 	int error;
@@ -63,13 +64,14 @@ static int cpu_comes(unsigned int cpu)
 	list_for_each_entry(watch, &watches, node) {
 		error = watch_on(watch, cpu);
 		if (error)
-			pr_warn("%#llx is not watched on CPU %u: error %d\n", watch->attr.bp_addr, cpu, error);
+			pr_warn("%#llx is not watched on CPU %u: error %d\n",
+				watch->attr.bp_addr, cpu, error);
 	}
 	return 0;
 }
 
 /* Called before perf removes its events from the CPU, which it would not restore. */
-static int cpu_goes(unsigned int cpu)
+static int cpu_offline_callback(unsigned int cpu)
 {
 	struct ferro_dprobes_watch *watch;
 
@@ -81,7 +83,8 @@ static int cpu_goes(unsigned int cpu)
 
 int ferro_dprobes_watch_begin(void)
 {
-	return cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "ferrotrace/dprobes:online", cpu_comes, cpu_goes);
+	return cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "ferrotrace/dprobes:online",
+					 cpu_online_callback, cpu_offline_callback);
 }
 
 void ferro_dprobes_watch_end(int state)
@@ -89,8 +92,10 @@ void ferro_dprobes_watch_end(int state)
 	cpuhp_remove_state_nocalls(state);
 }
 
-struct ferro_dprobes_watch *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
-						perf_overflow_handler_t triggered, void *context)
+struct ferro_dprobes_watch *ferro_dprobes_watch(unsigned long address, unsigned long len,
+						unsigned int type,
+						perf_overflow_handler_t triggered,
+						void *context)
 {
 	struct ferro_dprobes_watch *watch;
 	unsigned int cpu;
