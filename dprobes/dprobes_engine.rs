@@ -2,8 +2,8 @@
 
 //! DProbes: programs that run when an instruction is executed, or memory is accessed.
 //!
-//! `ferro_dprobes_core` has the programs and their interpreter. The files here have the points, from
-//! the bottom to the top:
+//! `ferro_dprobes_core` has the programs and their interpreter. The files here have the points,
+//! from the bottom to the top:
 //!
 //! - `variables.rs`, `cpu_records.rs`, `task_records.rs`: variables, and records that wait for the
 //!   instruction; `runtime.rs`: these and the channel, shared by all points

@@ -56,8 +56,10 @@ pub(super) const ANY: u8 = u8::MAX;
 
 macro_rules! ops {
     (
-        $($number:literal $op:ident $name:literal $operand:expr, $pops:expr, $pushes:expr, $doc:literal;)*
-        fused: $($fused_number:literal $fused:ident $fused_name:literal $second:ident, $fused_doc:literal;)*
+        $($number:literal $op:ident $name:literal
+            $operand:expr, $pops:expr, $pushes:expr, $doc:literal;)*
+        fused: $($fused_number:literal $fused:ident $fused_name:literal
+            $second:ident, $fused_doc:literal;)*
     ) => {
         /// A command.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +132,8 @@ use Scope::Local;
 ops! {
     0 Nop "nop" O::None, 0, 0, "Does nothing.";
     1 Jmp "jmp" O::Target, 0, 0, "Jumps.";
-    2 Jlt "jlt" O::Target, 0, 0, "Jumps if the top, signed, is less than 0. The top stays, as with all jumps.";
+    2 Jlt "jlt" O::Target, 0, 0,
+        "Jumps if the top, signed, is less than 0. The top stays, as with all jumps.";
     3 Jle "jle" O::Target, 0, 0, "Jumps if the top is 0 or less.";
     4 Jgt "jgt" O::Target, 0, 0, "Jumps if the top is greater than 0.";
     5 Jge "jge" O::Target, 0, 0, "Jumps if the top is 0 or greater.";
@@ -139,10 +142,14 @@ ops! {
     8 Loop "loop" O::Target, 0, 0, "Takes 1 from the top, and jumps unless that makes it 0.";
     9 Call "call" O::Target, 0, 0, "Calls a subroutine.";
     10 Ret "ret" O::None, 0, 0, "Returns from a subroutine.";
-    11 Exit "exit" O::Exit, 0, 0, "Ends the program; the log is kept. 1 goes to the debugger, 2 asks for a crash dump, 3 for a core dump, more go to modules.";
+    11 Exit "exit" O::Exit, 0, 0,
+        "Ends the program; the log is kept. 1 goes to the debugger, 2 asks for a crash dump, 3 \
+         for a core dump, more go to modules.";
     12 Abort "abort" O::None, 0, 0, "Ends the program; the log is discarded.";
     13 Rem "rem" O::None, 0, 0, "Ends the program as `exit` does, and removes the probe.";
-    14 CallK "callk" O::Number, 1, 1, "Calls what a module has registered under a number: takes an argument, and leaves the result.";
+    14 CallK "callk" O::Number, 1, 1,
+        "Calls what a module has registered under a number: takes an argument, and leaves the \
+         result.";
 
     16 SetMin "setmin" O::Number, 0, 0, "Sets the record's minor number.";
     17 SetMaj "setmaj" O::Number, 0, 0, "Sets the record's major number.";
@@ -152,13 +159,15 @@ ops! {
     21 LogLv "log lv" O::Variables(Local), 0, 0, "Logs local variables.";
     22 LogGv "log gv" O::Variables(Global), 0, 0, "Logs global variables.";
     23 PushLp "push lp" O::None, 0, 1, "Pushes how many bytes are logged.";
-    24 PushPlp "push plp" O::None, 0, 1, "Pushes how many bytes were logged before the last log command.";
+    24 PushPlp "push plp" O::None, 0, 1,
+        "Pushes how many bytes were logged before the last log command.";
     25 PopLp "pop lp" O::None, 1, 0, "Takes back what was logged after that many bytes.";
 
     32 PushLv "push lv" O::Variable(Local), 0, 1, "Pushes a local variable.";
     33 PopLv "pop lv" O::Variable(Local), 1, 0, "Pops into a local variable.";
     34 MoveLv "move lv" O::Variable(Local), 0, 0, "Copies the top into a local variable.";
-    35 IncLv "inc lv" O::Variable(Local), 0, 0, "Adds 1 to a local variable, exactly, whatever other CPUs do.";
+    35 IncLv "inc lv" O::Variable(Local), 0, 0,
+        "Adds 1 to a local variable, exactly, whatever other CPUs do.";
     36 DecLv "dec lv" O::Variable(Local), 0, 0, "Takes 1 from a local variable.";
     37 PushGv "push gv" O::Variable(Global), 0, 1, "Pushes a global variable.";
     38 PopGv "pop gv" O::Variable(Global), 1, 0, "Pops into a global variable.";
@@ -169,7 +178,9 @@ ops! {
     48 Add "add" O::None, 2, 1, "Adds.";
     49 Sub "sub" O::None, 2, 1, "Subtracts the top from what is below it.";
     50 Mul "mul" O::None, 2, 1, "Multiplies.";
-    51 Div "div" O::None, 2, 2, "Divides what is below the top by the top, unsigned; leaves the quotient on top of the remainder.";
+    51 Div "div" O::None, 2, 2,
+        "Divides what is below the top by the top, unsigned; leaves the quotient on top of the \
+         remainder.";
     52 Idiv "idiv" O::None, 2, 2, "The same, signed.";
     53 Neg "neg" O::None, 1, 1, "Inverts each bit.";
     54 And "and" O::None, 2, 1, "Bitwise and.";
@@ -185,54 +196,70 @@ ops! {
     64 Pzr "pzr" O::Bit, 1, 1, "Clears all bits lower than a bit.";
 
     72 Xchg "xchg" O::None, 2, 2, "Exchanges the top and what is below it.";
-    73 Dup "dup" O::Words, ANY, 1, "Pushes a copy of the word that many below the top; 0 is the top.";
-    74 Ros "ros" O::Distance, ANY, 0, "Rotates the stack: forwards drops words, backwards takes them up again.";
+    73 Dup "dup" O::Words, ANY, 1,
+        "Pushes a copy of the word that many below the top; 0 is the top.";
+    74 Ros "ros" O::Distance, ANY, 0,
+        "Rotates the stack: forwards drops words, backwards takes them up again.";
     75 Pop "pop" O::None, 1, 0, "Drops the top.";
-    76 PushSbp "push sbp" O::Distance, ANY, 1, "Pushes the word at a distance from the frame's base.";
-    77 PopSbp "pop sbp" O::Distance, ANY, 0, "Pops into the word at a distance from the frame's base.";
-    78 CopySbp "copy sbp" O::Distance, ANY, 0, "Copies the top to the word at a distance from the frame's base.";
+    76 PushSbp "push sbp" O::Distance, ANY, 1,
+        "Pushes the word at a distance from the frame's base.";
+    77 PopSbp "pop sbp" O::Distance, ANY, 0,
+        "Pops into the word at a distance from the frame's base.";
+    78 CopySbp "copy sbp" O::Distance, ANY, 0,
+        "Copies the top to the word at a distance from the frame's base.";
     79 PushTsp "push tsp" O::Distance, ANY, 1, "Pushes the word at a distance from the top.";
-    80 PopTsp "pop tsp" O::Distance, ANY, 0, "Pops, and stores at a distance from the top that then is.";
+    80 PopTsp "pop tsp" O::Distance, ANY, 0,
+        "Pops, and stores at a distance from the top that then is.";
     81 CopyTsp "copy tsp" O::Distance, ANY, 0, "Copies the top to the word at a distance from it.";
     82 Save "save" O::None, 0, 2, "Pushes the base and the top's index, and begins a frame.";
-    83 Restore "restore" O::None, ANY, 0, "Ends a frame: the base and the top are as `save` found them.";
+    83 Restore "restore" O::None, ANY, 0,
+        "Ends a frame: the base and the top are as `save` found them.";
 
     88 PushR "push r" O::Register, 0, 1, "Pushes a register.";
     89 PopR "pop r" O::WritableRegister, 1, 0, "Pops into a register.";
     90 PushU "push u" O::UserRegister, 0, 1, "Pushes a register of the thread in user space.";
-    91 PopU "pop u" O::WritableUserRegister, 1, 0, "Pops into a register of the thread in user space.";
+    91 PopU "pop u" O::WritableUserRegister, 1, 0,
+        "Pops into a register of the thread in user space.";
 
     96 Push "push" O::Word, 0, 1, "Pushes a word.";
     97 PushMem "push mem" O::Width, 1, 1, "Takes an address, and pushes what is there.";
     98 PopMem "pop mem" O::Width, 2, 0, "Takes an address, then a value, and stores that there.";
-    99 VfyR "vfy r" O::None, 2, 1, "Takes an address and a length; pushes 1 if all of it can be read, else 0.";
-    100 VfyRw "vfy rw" O::None, 2, 1, "The same where the program may write. What can be read may still be read only: that only `pop mem` tells.";
+    99 VfyR "vfy r" O::None, 2, 1,
+        "Takes an address and a length; pushes 1 if all of it can be read, else 0.";
+    100 VfyRw "vfy rw" O::None, 2, 1,
+        "The same where the program may write. What can be read may still be read only: that \
+         only `pop mem` tells.";
     101 PushTask "push task" O::None, 0, 1, "Pushes the address of the current task.";
     102 PushPid "push pid" O::None, 0, 1, "Pushes the current process's number.";
     103 PushProcId "push procid" O::None, 0, 1, "Pushes the CPU's number.";
     104 PushTid "push tid" O::None, 0, 1, "Pushes the current thread's number.";
     105 PushTime "push time" O::None, 0, 1, "Pushes nanoseconds of CLOCK_MONOTONIC.";
 
-    112 Sx "sx" O::Target, 0, 0, "Sets the handler of exceptions, for this subroutine and what it calls.";
+    112 Sx "sx" O::Target, 0, 0,
+        "Sets the handler of exceptions, for this subroutine and what it calls.";
     113 Ux "ux" O::None, 0, 0, "Takes the handler of this subroutine away.";
     114 Rx "rx" O::Number, 0, 0, "Raises an exception of the program's own.";
-    115 PushX "push x" O::None, 0, 3, "Pushes the last exception: where it was, what it was about, and on top which.";
+    115 PushX "push x" O::None, 0, 3,
+        "Pushes the last exception: where it was, what it was about, and on top which.";
     116 LogSt "log st" O::None, 0, 0, "Adds where the program is, and its calls, to the trace.";
     117 PurgeSt "purge st" O::None, 0, 0, "Empties the trace.";
     118 TraceLv "trace lv" O::Variable(Local), 0, 0, "Adds a local variable to the trace.";
     119 TraceGv "trace gv" O::Variable(Global), 0, 0, "Adds a global variable to the trace.";
     120 TracePv "trace pv" O::None, 0, 0, "Adds the top to the trace.";
 
-    128 Malloc "malloc" O::None, 1, 1, "Takes a length, and pushes the handle of a piece of the heap, all zero.";
+    128 Malloc "malloc" O::None, 1, 1,
+        "Takes a length, and pushes the handle of a piece of the heap, all zero.";
     129 Free "free" O::None, 1, 0, "Takes a handle, and frees the piece.";
     130 PushH "pushh" O::Width, 2, 1, "Takes an offset, then a handle, and pushes what is there.";
     131 PopH "poph" O::Width, 3, 0, "Takes an offset, a handle and a value, and stores that there.";
 
-    136 Seg2Lin "seg2lin" O::None, 2, 1, "Takes a segment, then an offset, and pushes the linear address.";
+    136 Seg2Lin "seg2lin" O::None, 2, 1,
+        "Takes a segment, then an offset, and pushes the linear address.";
     137 PushIo "push io" O::PortWidth, 1, 1, "Takes a port, and pushes what is read from it.";
     138 PopIo "pop io" O::PortWidth, 2, 0, "Takes a port, then a value, and writes that to it.";
 
-    144 Arm "arm" O::Later, 1, 0, "Takes an address, and has a watchpoint watch that soon; 0 disarms it.";
+    144 Arm "arm" O::Later, 1, 0,
+        "Takes an address, and has a watchpoint watch that soon; 0 disarms it.";
     145 Disarm "disarm" O::Later, 0, 0, "Has a watchpoint watch nothing soon.";
 
     fused:

@@ -63,9 +63,10 @@ impl fmt::Display for Reason {
             Self::Length => f.write_str("it ends early, or a length is wrong"),
             Self::Reserved => f.write_str("a reserved field or an unknown flag is set"),
             Self::Count => f.write_str("too many programs, points or instructions, or none"),
-            Self::Name => {
-                f.write_str("a name or symbol is missing, too long, not printable, \"*\", or begins or ends with a blank")
-            }
+            Self::Name => f.write_str(
+                "a name or symbol is missing, too long, not printable, \"*\", or begins or ends \
+                 with a blank",
+            ),
             Self::Kind(kind) => write!(f, "kind {kind} is not known"),
             Self::Limit(name) => write!(f, "{name} is larger than it may be"),
             Self::Opcode(number) => write!(f, "there is no command {number}"),
@@ -82,16 +83,25 @@ impl fmt::Display for Reason {
             Self::NoEnd => f.write_str("the program runs past its last instruction"),
             Self::Underflow => f.write_str("it takes more words from the stack than are on it"),
             Self::NeedsPermission => f.write_str(
-                "it changes registers, memory or ports, calls out, or ends the process or the kernel, which takes UNSAFE_WRITES",
+                "it changes registers, memory or ports, calls out, or ends the process or the \
+                 kernel, which takes UNSAFE_WRITES",
             ),
             Self::NoOpcode => f.write_str("a watchpoint has no opcode"),
             Self::Place => f.write_str("the place of the point fits neither the kernel nor a file"),
-            Self::Later => f.write_str("only a watchpoint's address comes later, and it has no other place"),
+            Self::Later => {
+                f.write_str("only a watchpoint's address comes later, and it has no other place")
+            }
             Self::LaterTwice(minor) => {
-                write!(f, "two points whose address comes later have the minor number {minor}")
+                write!(
+                    f,
+                    "two points whose address comes later have the minor number {minor}"
+                )
             }
             Self::NoLater(minor) => {
-                write!(f, "the program has no watchpoint {minor} whose address comes later")
+                write!(
+                    f,
+                    "the program has no watchpoint {minor} whose address comes later"
+                )
             }
         }
     }

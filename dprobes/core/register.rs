@@ -37,7 +37,8 @@ macro_rules! registers {
                     _ => name,
                 };
                 $(
-                    if name == $name || ($number < 8 || $number == 16 || $number == 17) && bare_given == bare($name) {
+                    let has_bare = $number < 8 || $number == 16 || $number == 17;
+                    if name == $name || has_bare && bare_given == bare($name) {
                         return Some(Self::$register);
                     }
                 )*

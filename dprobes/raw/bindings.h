@@ -23,8 +23,8 @@ unsigned short ferro_dprobes_segment(const struct pt_regs *regs, bool stack);
 unsigned int ferro_dprobes_uid(void);
 
 /*
- * Reads a register that pt_regs lacks, by its number in ferro_dprobes_core::Register. Returns false if
- * there is no such register. Context: any, on one CPU.
+ * Reads a register that pt_regs lacks, by its number in ferro_dprobes_core::Register. Returns false
+ * if there is no such register. Context: any, on one CPU.
  */
 bool ferro_dprobes_register(unsigned int number, unsigned long *value);
 
@@ -96,7 +96,9 @@ void *ferro_dprobes_watch_context(struct perf_event *event);
  * function already.
  */
 int ferro_dprobes_worker_begin(void (*f)(const void *context), const void *with);
-/* Queues the work item; a call that has already begun does not count. Context: any, NMI included. */
+/*
+ * Queues the work item. A call that has already begun does not count. Context: any, NMI included.
+ */
 void ferro_dprobes_worker_ask(void);
 /* Waits until the earlier requests are done. Context: process; sleeps. */
 void ferro_dprobes_worker_wait(void);

@@ -48,7 +48,8 @@ fn insn() -> impl Strategy<Value = Insn> {
         1 => (0u32..4).prop_map(|n| Insn::with(Op::PushLv, n)),
         1 => (0u32..2).prop_map(|n| Insn::with(Op::PushGv, n)),
         1 => prop_oneof![
-            Just(Op::PushTask), Just(Op::PushPid), Just(Op::PushTid), Just(Op::PushProcId), Just(Op::PushTime), Just(Op::Pop)
+            Just(Op::PushTask), Just(Op::PushPid), Just(Op::PushTid), Just(Op::PushProcId),
+            Just(Op::PushTime), Just(Op::Pop)
         ].prop_map(Insn::new),
         2 => Just(Insn::new(Op::LogMrf)),
         3 => (0u32..5).prop_map(|n| Insn::with(Op::Log, n)),

@@ -73,19 +73,26 @@ proptest! {
     #[test]
     fn it_is_as_run_does(
         source in prop_oneof![
-            prop::sample::select(vec![Op::PushPid, Op::PushTid, Op::PushProcId, Op::PushTime, Op::PushTask]).prop_map(Insn::new),
+            prop::sample::select(vec![
+                Op::PushPid, Op::PushTid, Op::PushProcId, Op::PushTime, Op::PushTask
+            ]).prop_map(Insn::new),
             (0u8..18).prop_map(|n| Insn::register(Op::PushR, Register::from_number(n).unwrap())),
             (0u64..4).prop_map(Insn::push),
         ],
         operations in prop::collection::vec(
-            (prop_oneof![0u64..8, any::<u64>()], prop::sample::select(vec![Op::Add, Op::Sub, Op::Mul, Op::And, Op::Or, Op::Xor])), 0..4
+            (
+                prop_oneof![0u64..8, any::<u64>()],
+                prop::sample::select(vec![Op::Add, Op::Sub, Op::Mul, Op::And, Op::Or, Op::Xor]),
+            ),
+            0..4,
         ),
         last in prop::sample::select(vec![Op::IncLv, Op::DecLv, Op::IncGv, Op::DecGv]),
         mask in prop_oneof![Just(1u64), Just(3), Just(u64::MAX)],
     ) {
         let mut code = vec![source];
         code.extend(operations.iter().flat_map(|(word, op)| [Insn::push(*word), Insn::new(*op)]));
-        code.extend([Insn::push(mask), Insn::new(Op::And), Insn::from_stack(last), Insn::new(Op::Exit)]);
+        code.extend([Insn::push(mask), Insn::new(Op::And)]);
+        code.extend([Insn::from_stack(last), Insn::new(Op::Exit)]);
         prop_assert!(compare(&code).is_some());
     }
 }
