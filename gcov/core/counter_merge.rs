@@ -2,8 +2,8 @@
 
 //! Merges counters of the kinds that have equally many in every file.
 
+use super::format::value;
 use super::format::COUNTER;
-use super::record::value;
 use super::version::Kind;
 
 /// Maximum number of counters in a group.

@@ -37,6 +37,12 @@ pub(super) const SUMMARY_WORDS: u32 = 2;
 /// Bytes of a counter.
 pub(super) const COUNTER: usize = 8;
 
+/// Converts the bytes of a counter to its value.
+pub(super) fn value(bytes: &[u8]) -> u64 {
+    let bytes = bytes.try_into().unwrap_or([0; COUNTER]);
+    u64::from_le_bytes(bytes)
+}
+
 /// Returns the tag of counters of the kind with an index.
 #[inline]
 pub(super) fn counters_tag(index: u8) -> u32 {

@@ -2,12 +2,12 @@
 
 //! Merges two profiles of one image: of a module that was loaded again.
 
+use super::format::value;
 use super::profraw::padding;
 use super::profraw::ProfileRecord;
 use super::profraw::HEADER_WORDS;
 use super::profraw::MAGIC;
 use super::profraw::RECORD;
-use super::record::value;
 
 /// Error for profiles of different images, or for bytes that are not a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 use super::format::counters_index;
 use super::format::counters_len;
+use super::format::value;
 use super::format::COUNTER;
 use super::format::TAG_FUNCTION;
 use super::topn::are_lists;
@@ -54,12 +55,6 @@ impl<'b> Counters<'b> {
         let words = bytes.chunks_exact(COUNTER).map(value);
         words.chain(core::iter::repeat_n(0, zeros))
     }
-}
-
-/// Converts eight bytes to a number.
-pub(super) fn value(bytes: &[u8]) -> u64 {
-    let bytes = bytes.try_into().unwrap_or([0; COUNTER]);
-    u64::from_le_bytes(bytes)
 }
 
 impl<'b> Record<'b> {

@@ -3,8 +3,8 @@
 //! Most frequent values, since GCC 11. In a file each list is a total, a length, and as many pairs
 //! of a value and its count.
 
+use super::format::value;
 use super::format::COUNTER;
-use super::record::value;
 use super::write_buf::NoRoom;
 use super::write_buf::Output;
 

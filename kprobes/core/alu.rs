@@ -6,10 +6,11 @@
 //! copy and another trap. Instructions that both read and write memory are left to the copy,
 //! because the two accesses must not be separated.
 
-use super::emulate::pop;
-use super::emulate::push;
-use super::emulate::Fault;
-use super::emulate::Machine;
+use super::machine::pop;
+use super::machine::push;
+use super::machine::Arithmetic;
+use super::machine::Fault;
+use super::machine::Machine;
 use ferro_core::insn::Encoding;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Memory;
@@ -26,21 +27,6 @@ pub struct Compute {
     to: Register,
     from: Source,
     wide: bool,
-}
-
-/// A calculation with two operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// `add`
-    Add,
-    /// `sub`
-    Sub,
-    /// `and`
-    And,
-    /// `or`
-    Or,
-    /// `xor`
-    Xor,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,10 @@
 //! stack pointer before the push. `popf` does not change the flags that it cannot change. `pushf`
 //! stores neither RF nor VM.
 
-use super::alu::Arithmetic;
+use super::machine::pop;
+use super::machine::push;
+use super::machine::Fault;
+use super::machine::Machine;
 use ferro_core::insn::Condition;
 use ferro_core::insn::Encoding;
 use ferro_core::insn::Flow;
@@ -29,34 +32,6 @@ const VM: u64 = 1 << 17;
 /// Flags that `popfq` writes at privilege level 0: CF, PF, AF, ZF, SF, TF, IF, DF, OF, IOPL, NT, AC
 /// and ID.
 const POPPED: u64 = 0x24_7fd5;
-
-/// A failed access to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Address that was read or written.
-    pub address: u64,
-}
-
-/// Registers and memory for an emulation.
-pub trait Machine {
-    /// Returns one of the first 16 registers. The stack pointer belongs to the interrupted code.
-    fn register(&self, register: Register) -> u64;
-    /// Sets a register.
-    fn set_register(&mut self, register: Register, value: u64);
-    /// Returns RFLAGS.
-    fn flags(&self) -> u64;
-    /// Sets RFLAGS.
-    fn set_flags(&mut self, flags: u64);
-    /// Reads 8 bytes, if `wide`, or 4. Has no effect if it faults.
-    fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault>;
-    /// Writes 8 bytes, if `wide`, or 4. Has no effect if it faults.
-    fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault>;
-    /// Returns the result and RFLAGS of an instruction with these operands of 64 bits if `wide`,
-    /// otherwise with their lower 32.
-    fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64);
-    /// Writes the word on top of the stack: at the stack pointer or below it.
-    fn write_stack(&mut self, address: u64, value: u64) -> Result<(), Fault>;
-}
 
 /// An instruction that can be executed by changing the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,20 +201,4 @@ fn count<M: Machine>(kind: LoopKind, mask: u64, machine: &mut M) -> bool {
         LoopKind::Always | LoopKind::CounterIsZero => true,
     };
     counter != 0 && wanted
-}
-
-pub(super) fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault> {
-    let top = machine.register(Register::RSP).wrapping_sub(8);
-    machine.write_stack(top, value)?;
-    machine.set_register(Register::RSP, top);
-    Ok(())
-}
-
-/// Pops a value, and `more` bytes after it.
-pub(super) fn pop<M: Machine>(machine: &mut M, more: u16) -> Result<u64, Fault> {
-    let top = machine.register(Register::RSP);
-    let value = machine.read(top, true)?;
-    let above = top.wrapping_add(8).wrapping_add(u64::from(more));
-    machine.set_register(Register::RSP, above);
-    Ok(value)
 }

@@ -24,6 +24,7 @@ mod alu;
 pub mod blacklist_names;
 mod emulate;
 pub mod jump;
+mod machine;
 mod probe;
 mod reg_use;
 mod relocate;
@@ -31,11 +32,11 @@ mod stub;
 #[cfg(test)]
 mod tests;
 
-pub use alu::Arithmetic;
 pub use alu::Compute;
 pub use emulate::Emulation;
-pub use emulate::Fault;
-pub use emulate::Machine;
+pub use machine::Arithmetic;
+pub use machine::Fault;
+pub use machine::Machine;
 pub use probe::Probe;
 pub use probe::Step;
 pub use probe::Unprobeable;

@@ -6,6 +6,7 @@
 //! must have the right checksum.
 
 use super::layout::Layout;
+use super::layout::PAGE;
 use super::Crc;
 use crate::ring::Ring;
 
@@ -23,6 +24,7 @@ const NUMBERS: usize = 13;
 const NAME_WORDS: usize = NAME_BYTES / 8;
 const WORDS: usize = NUMBERS + 2 * NAME_WORDS + 1;
 const _: () = assert!(WORDS * 8 <= COPY_BYTES);
+const _: () = assert!(COPIES * COPY_BYTES <= PAGE as usize);
 
 /// Text, padded with zeros.
 type Name = [u8; NAME_BYTES];

@@ -3,8 +3,6 @@
 //! Layout of a channel's memory.
 
 use super::checksum;
-use super::header::COPIES;
-use super::header::COPY_BYTES;
 use crate::ring::Ring;
 
 /// Alignment of all parts: a page.
@@ -15,8 +13,6 @@ const CTL_BYTES: u64 = 2 * PAGE;
 const MAX_CPUS: u64 = 1 << 16;
 /// Maximum length of the text that describes records.
 const MAX_FORMAT: u64 = 1 << 20;
-
-const _: () = assert!(COPIES * COPY_BYTES <= 4096);
 
 /// Layout of a channel's memory: the page of the header, the text, and for each CPU the seal, the
 /// control page, the reader's page, and the data.
