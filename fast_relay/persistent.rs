@@ -132,7 +132,8 @@ impl NamedMemory {
         Half::map(reserved, half * bytes, bytes)
     }
 
-    /// Looks for data of earlier boots. Errors: as for [`Reserved::find`] and [`Reserved::map`].
+    /// Looks for data of earlier boots. Errors: as for [`Reserved::find`] and
+    /// `PageBuf::of_reserved()`.
     fn new(name: &CStr) -> Result<Self> {
         let reserved = Reserved::find(name)?;
         let mut named = Self {

@@ -47,10 +47,11 @@ pub(crate) fn origin() -> Origin {
 pub(crate) struct Half(Arc<PageBuf>);
 
 impl Half {
-    /// Maps a part of reserved memory. Errors: as for [`Reserved::map`].
+    /// Maps a part of reserved memory. Errors: as for [`PageBuf::of_reserved`].
     pub(crate) fn map(reserved: &Reserved, at: usize, bytes: usize) -> Result<Self> {
         // INVARIANT: The claim on it is new, and so is the object.
-        Ok(Self(reserved.map(at, bytes)?))
+        let buf = PageBuf::of_reserved(reserved, at, bytes)?;
+        Ok(Self(Arc::new(buf, GFP_KERNEL)?))
     }
 
     /// Decodes the header that a channel has left.

@@ -8,16 +8,13 @@
 //!
 //! Contexts: process, sleeping. Locks: as in `text.rs`.
 
-use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::Relaxed;
-
 use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
+use super::symbols::TextAddress;
 use super::text::read_text;
 use super::text::ArmedSite;
-use super::text::TextAddress;
 use super::text::TextLock;
 use super::text::BREAKPOINT;
 
@@ -26,9 +23,6 @@ pub const JUMP_LEN: usize = 5;
 
 /// Opcode of the jump; its displacement follows.
 const JUMP: u8 = 0xe9;
-
-/// Number of synchronisations of all CPUs with new code. Changed only with `text_mutex` held.
-static SYNCS: AtomicUsize = AtomicUsize::new(0);
 
 /// Batch of jumps that replace breakpoints.
 pub struct JumpBatch<'a> {
@@ -53,10 +47,10 @@ pub fn jump_all<R>(lock: &mut TextLock, f: impl FnOnce(&mut JumpBatch<'_>) -> R)
 
 /// Not generic, so that the compiled code is in the image, as its callees are.
 #[inline(never)]
-fn finish(_lock: &mut TextLock) {
+fn finish(lock: &mut TextLock) {
     // SAFETY: `text_mutex` is held, as the lock says.
     unsafe { bindings::smp_text_poke_batch_finish() };
-    note_sync();
+    lock.note_sync();
 }
 
 /// A jump that has replaced an armed breakpoint. It stays, even if this is dropped, until it is
@@ -73,7 +67,7 @@ pub struct JumpedSite {
 #[derive(Debug)]
 pub struct StoppedSite {
     jump: JumpedSite,
-    /// Value of [`SYNCS`] at that time.
+    /// Number of [`TextLock::syncs`] at that time.
     syncs: usize,
 }
 
@@ -147,7 +141,7 @@ impl JumpedSite {
         }
         Ok(StoppedSite {
             jump: self,
-            syncs: SYNCS.load(Relaxed),
+            syncs: lock.syncs(),
         })
     }
 
@@ -162,7 +156,7 @@ impl StoppedSite {
     /// [`TextLock::sync`].
     pub fn restore(self, lock: &mut TextLock) -> ArmedSite {
         // No CPU executes the jump afterwards.
-        if self.syncs == SYNCS.load(Relaxed) {
+        if self.syncs == lock.syncs() {
             lock.sync();
         }
         let JumpedSite { at, original, code } = self.jump;
@@ -195,14 +189,4 @@ fn write(at: usize, code: &[u8]) {
     // ours is handled by the contract of `PatchSite::new()`; the bytes after it are the original
     // ones.
     unsafe { bindings::text_poke(addr, code.as_ptr().cast(), code.len()) };
-}
-
-/// Counts a synchronisation of all CPUs by `text.rs`, with `text_mutex` held.
-pub(super) fn note_sync() {
-    SYNCS.store(SYNCS.load(Relaxed).wrapping_add(1), Relaxed);
-}
-
-/// Returns the number of synchronisations.
-pub(super) fn syncs() -> usize {
-    SYNCS.load(Relaxed)
 }

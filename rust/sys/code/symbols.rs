@@ -14,7 +14,6 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::code::kallsyms::NAME_LEN;
-use crate::code::text::TextAddress;
 
 extern "C" {
     /// `symbols.h`
@@ -41,9 +40,22 @@ pub fn is_of_module(addr: usize) -> bool {
     unsafe { ferro_is_module_address(addr) }
 }
 
+/// An address that was code of the kernel or of a module when this was made.
+///
+/// The code may have been freed since: `PatchSite::arm()` checks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TextAddress(usize);
+
+impl TextAddress {
+    /// Returns the address.
+    pub fn get(self) -> usize {
+        self.0
+    }
+}
+
 /// Returns the address as code of the kernel or of a loaded module.
 pub fn text_address(addr: usize) -> Option<TextAddress> {
-    owner(addr).ok().map(|_| TextAddress::new_checked(addr))
+    owner(addr).ok().map(|_| TextAddress(addr))
 }
 
 /// Owner of code, which holds a reference to it.

@@ -8,6 +8,8 @@
 
 use core::cell::UnsafeCell;
 use core::ops::Deref;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
 
 use kernel::bindings;
 use kernel::ffi::c_int;
@@ -15,31 +17,12 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-use crate::code::jump_site::note_sync;
-use crate::code::jump_site::syncs;
 use crate::code::symbols;
+use crate::code::symbols::TextAddress;
 use crate::cpu::HotplugOff;
 
 /// `int3`
 pub const BREAKPOINT: u8 = 0xcc;
-
-/// An address that was code of the kernel or of a module when this was made.
-///
-/// The code may have been freed since: [`PatchSite::arm`] checks again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TextAddress(usize);
-
-impl TextAddress {
-    /// Makes an address that `symbols.rs` has checked.
-    pub(crate) fn new_checked(addr: usize) -> Self {
-        Self(addr)
-    }
-
-    /// Returns the address.
-    pub fn get(self) -> usize {
-        self.0
-    }
-}
 
 /// Reason why a byte of code was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +69,9 @@ struct TextModules(UnsafeCell<KVVec<Loaded>>);
 unsafe impl Sync for TextModules {}
 
 static MODULES: TextModules = TextModules(UnsafeCell::new(KVVec::new()));
+
+/// Number of synchronisations of all CPUs with new code. Changed only with `text_mutex` held.
+static SYNCS: AtomicUsize = AtomicUsize::new(0);
 
 /// The right to write to slots of `exec_pool.rs`: holds `text_mutex`.
 pub struct TextMutex(NotThreadSafe);
@@ -175,15 +161,15 @@ impl TextLock {
         old: u8,
         new: u8,
     ) -> Result<(), NotWritten> {
-        if !self.is_there(at.0) {
+        if !self.is_there(at.get()) {
             return Err(NotWritten::Gone);
         }
         let mut now = [0];
-        read_text(at.0, &mut now).map_err(|_| NotWritten::Gone)?;
+        read_text(at.get(), &mut now).map_err(|_| NotWritten::Gone)?;
         if now != [old] {
             return Err(NotWritten::Changed);
         }
-        let addr: *mut c_void = core::ptr::without_provenance_mut(at.0);
+        let addr: *mut c_void = core::ptr::without_provenance_mut(at.get());
         // SAFETY: `text_mutex` is held, as required. As long as it is held, the code stays, as
         // `is_there()` has checked. The caller guarantees that every CPU that executes the byte is
         // ready for it.
@@ -199,12 +185,17 @@ impl TextLock {
     pub fn sync(&mut self) {
         // SAFETY: No requirement; interrupts are on, as this context sleeps.
         unsafe { bindings::smp_text_poke_sync_each_cpu() };
-        note_sync();
+        self.note_sync();
+    }
+
+    /// Counts a synchronisation of all CPUs with new code.
+    pub(super) fn note_sync(&mut self) {
+        SYNCS.store(SYNCS.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// Returns the number of synchronisations since boot, by all holders of this lock.
     pub fn syncs(&self) -> usize {
-        syncs()
+        SYNCS.load(Relaxed)
     }
 
     /// Returns true if an address is in code that stays while the lock is held.

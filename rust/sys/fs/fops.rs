@@ -232,6 +232,16 @@ pub(crate) unsafe fn object<'a, T: FileOps>(file: *const bindings::file) -> &'a 
     unsafe { &*(*file).private_data.cast::<T>() }
 }
 
+/// Tells the object of a file that a loan has ended.
+///
+/// # Safety
+///
+/// `file` is an open file with operations of `T`.
+unsafe fn give_back<T: FileOps>(file: NonNull<bindings::file>, token: usize) {
+    // SAFETY: By the rules of this function.
+    unsafe { object::<T>(file.as_ptr()) }.give_back(token);
+}
+
 /// Runs an operation; `is_awaited` is true if the removal of the file waits for it.
 ///
 /// # Safety
@@ -368,7 +378,7 @@ unsafe extern "C" fn splice_read<T: FileOps>(
     // SAFETY: The file is open.
     let object = unsafe { object::<T>(file) };
     // SAFETY: The file is open, with our operations, for this object; the pipe is locked.
-    let mut dst = unsafe { PipeDst::new(object, pipe, counted, len) };
+    let mut dst = unsafe { PipeDst::new(object.memory(), give_back::<T>, pipe, counted, len) };
     let result = object.splice(&mut dst);
     match (result, isize::try_from(dst.done())) {
         (Err(e), _) if dst.done() == 0 => errno(e),

@@ -16,8 +16,6 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::Refcount;
 
-use crate::fs::fops::object;
-use crate::fs::fops::FileOps;
 use crate::mm::pages::PageBuf;
 
 /// Destination of a `splice()`.
@@ -33,7 +31,7 @@ pub struct PipeDst<'a> {
 }
 
 /// Tells the object of a file that a loan has ended.
-type GiveBack = unsafe fn(NonNull<bindings::file>, usize);
+pub(crate) type GiveBack = unsafe fn(NonNull<bindings::file>, usize);
 
 /// A run of bytes that is in pipes; `private` of a pipe buffer points to it.
 struct Loan {
@@ -58,7 +56,7 @@ impl Loan {
         }
         // SAFETY: The loan was allocated as a box, and has no references left.
         let loan = unsafe { KBox::from_raw(this.as_ptr()) };
-        // SAFETY: The file is open, and has the type for which `give_back` is made.
+        // SAFETY: The file is open, so by the contract of `PipeDst::new()` it may be passed.
         unsafe { (loan.give_back)(loan.file, loan.token) };
         // SAFETY: The loan owns this reference. The kernel releases the file later.
         unsafe { bindings::fput(loan.file.as_ptr()) };
@@ -68,10 +66,11 @@ impl Loan {
 impl<'a> PipeDst<'a> {
     /// # Safety
     ///
-    /// `pipe` is locked; `file` is an open file of this object with operations of `T`. Both stay so
-    /// as long as the result exists.
-    pub(crate) unsafe fn new<T: FileOps>(
-        object: &'a T,
+    /// `pipe` is locked; `file` is open, keeps the memory, and may be passed to `give_back` until it
+    /// is released. Pipe and file stay so as long as the result exists.
+    pub(crate) unsafe fn new(
+        memory: Option<&'a PageBuf>,
+        give_back: GiveBack,
         pipe: *mut bindings::pipe_inode_info,
         file: NonNull<bindings::file>,
         left: usize,
@@ -79,8 +78,8 @@ impl<'a> PipeDst<'a> {
         Self {
             pipe,
             file,
-            memory: object.memory(),
-            give_back: give_back::<T>,
+            memory,
+            give_back,
             left,
             done: 0,
             end: None,
@@ -107,10 +106,10 @@ impl<'a> PipeDst<'a> {
         self.end = Some(position);
     }
 
-    /// Lends `len` bytes of [`FileOps::memory`] to the pipe, or as many of them as the pipe has
+    /// Lends `len` bytes of `FileOps::memory()` to the pipe, or as many of them as the pipe has
     /// room for. Returns the number of bytes lent.
     ///
-    /// The bytes must not change before the object gets `token` back by [`FileOps::give_back`].
+    /// The bytes must not change before the object gets `token` back by `FileOps::give_back()`.
     /// That happens once for this call: when all pipe buffers have been consumed, or at once on an
     /// error.
     ///
@@ -175,14 +174,6 @@ impl<'a> PipeDst<'a> {
         }
         Ok(lent)
     }
-}
-
-/// # Safety
-///
-/// `file` is an open file with operations of `T`.
-unsafe fn give_back<T: FileOps>(file: NonNull<bindings::file>, token: usize) {
-    // SAFETY: By the rules of this function.
-    unsafe { object::<T>(file.as_ptr()) }.give_back(token);
 }
 
 /// Has no `try_steal()`: the pages belong to the object.

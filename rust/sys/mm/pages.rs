@@ -23,6 +23,7 @@ use kernel::sync::Arc;
 use crate::cpu::task::cond_resched;
 use crate::cpu::task::cond_resched_killable;
 use crate::mm::reserve_mem::Claim;
+use crate::mm::reserve_mem::Reserved;
 
 // RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has
 // `vmap()`.
@@ -102,12 +103,14 @@ impl PageBuf {
         })
     }
 
-    /// Maps reserved memory, with its present contents.
+    /// Maps a part of reserved memory, in whole pages, with its present contents, for the caller
+    /// alone.
     ///
-    /// Context: process; sleeps. Errors: -ENOMEM, -EINVAL if a page is not reserved, -EAGAIN while
-    /// user space has a page from an earlier claim: in a pipe, or in a registered buffer, which
-    /// needs no file or mapping.
-    pub(super) fn reserved(claim: Claim) -> Result<Self> {
+    /// Context: process; sleeps. Errors: -ENOMEM, -EINVAL if it is not inside or a page is not
+    /// reserved, -EAGAIN while a part of it is in use. User space may have a page from an earlier
+    /// claim: in a pipe, or in a registered buffer, which needs no file or mapping.
+    pub fn of_reserved(reserved: &Reserved, at: usize, bytes: usize) -> Result<Self> {
+        let claim = reserved.claim(at, bytes)?;
         let (start, bytes) = claim.range();
         let count = bytes / PAGE_SIZE;
         let n_pages = u32::try_from(count).map_err(|_| EINVAL)?;

@@ -11,9 +11,7 @@
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
-use kernel::sync::Arc;
 
-use super::pages::PageBuf;
 use crate::static_mutex;
 use crate::sync::mutex::StaticMutex;
 
@@ -57,17 +55,15 @@ impl Reserved {
         false
     }
 
-    /// Maps a part, in whole pages, with its present contents, for the caller alone.
+    /// Claims a part, in whole pages.
     ///
-    /// Errors: -EAGAIN while a part of it is in use, also by user space in a pipe; -EINVAL if it is
-    /// not inside; -ENOMEM.
-    pub fn map(&self, at: usize, bytes: usize) -> Result<Arc<PageBuf>> {
+    /// Errors: -EAGAIN while a part of it is in use; -EINVAL if it is not inside; -ENOMEM.
+    pub(super) fn claim(&self, at: usize, bytes: usize) -> Result<Claim> {
         let end = at.checked_add(bytes).ok_or(EINVAL)?;
         if bytes == 0 || end > self.bytes || at % PAGE_SIZE != 0 || bytes % PAGE_SIZE != 0 {
             return Err(EINVAL);
         }
-        let claim = Claim::new((self.start + u64::try_from(at)?, bytes))?;
-        Ok(Arc::new(PageBuf::reserved(claim)?, GFP_KERNEL)?)
+        Claim::new((self.start + u64::try_from(at)?, bytes))
     }
 }
 

@@ -11,10 +11,10 @@ mod suite {
     use crate::code::symbols;
     use crate::code::symbols::NoOwner;
     use crate::code::symbols::Owner;
+    use crate::code::symbols::TextAddress;
     use crate::code::text::read_text;
     use crate::code::text::NotWritten;
     use crate::code::text::PatchSite;
-    use crate::code::text::TextAddress;
     use crate::code::text::TextLock;
     use crate::code::text::BREAKPOINT;
     use core::hint::black_box;
