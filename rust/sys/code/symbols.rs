@@ -47,6 +47,11 @@ pub fn is_of_module(addr: usize) -> bool {
 pub struct TextAddress(usize);
 
 impl TextAddress {
+    /// Makes an address that is known to be code.
+    pub(crate) fn new_checked(addr: usize) -> Self {
+        Self(addr)
+    }
+
     /// Returns the address.
     pub fn get(self) -> usize {
         self.0
@@ -55,7 +60,7 @@ impl TextAddress {
 
 /// Returns the address as code of the kernel or of a loaded module.
 pub fn text_address(addr: usize) -> Option<TextAddress> {
-    owner(addr).ok().map(|_| TextAddress(addr))
+    owner(addr).ok().map(|_| TextAddress::new_checked(addr))
 }
 
 /// Owner of code, which holds a reference to it.
