@@ -58,13 +58,15 @@ unsafe_places() {
 	[ -z "$found" ] || { printf '%s\n' "$found" >&2; return 1; }
 }
 
-# Not judged: EXPORT_SYMBOL, since what our C files export is defined in Rust; EMBEDDED_FUNCTION_NAME and
-# EMBEDDED_FILENAME, which take the short words of the tests for names; the next two, since a test program has functions
-# in macros (its harness's) and no kernel headers; CONST_STRUCT, which takes offsetof() of a structure for a variable; the
-# next two, since a hook of the _RET form returns from the function that it is in, and without CONFIG_FERROTRACE uses
-# nothing of its arguments; IN_ATOMIC, since hook.c takes what in_atomic() can tell, and refuses by other signs, too; AVOID_EXTERNS,
-# since assembly in the same file defines what tests declare. In patches OPEN_BRACE: a function with a parameter of a function's type
-# (0024) is taken for a statement.
+# Not judged: EXPORT_SYMBOL, since symbols that our C files export are defined in Rust;
+# EMBEDDED_FUNCTION_NAME and EMBEDDED_FILENAME, which take the short words of the tests for names;
+# the next two, since a test program has functions in macros (its harness's) and no kernel headers;
+# CONST_STRUCT, which takes offsetof() of a structure for a variable; the next two, since a hook of
+# the _RET form returns from the function that it is in, and without CONFIG_FERROTRACE uses none of
+# its arguments; IN_ATOMIC, since hook.c uses in_atomic() as far as it goes, and refuses by other
+# signs, too; AVOID_EXTERNS, since assembly in the same file defines functions that tests declare.
+# In patches OPEN_BRACE: a function with a parameter of a function's type (0024) is taken for a
+# statement.
 CHECKPATCH="--no-tree -q --show-types --no-summary --ignore
 	EXPORT_SYMBOL,EMBEDDED_FUNCTION_NAME,EMBEDDED_FILENAME,MULTISTATEMENT_MACRO_USE_DO_WHILE,PREFER_DEFINED_ATTRIBUTE_MACRO,CONST_STRUCT,MACRO_WITH_FLOW_CONTROL,MACRO_ARG_UNUSED,IN_ATOMIC,AVOID_EXTERNS"
 

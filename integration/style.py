@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """style.py [--lower]: measures how each room is written, and fails where a figure is above its ceiling.
 
-Ceilings are in style-ceilings beside this file, one line a room: the name of each figure and the most that it may be. --lower
-writes those that could be lower, and leaves the others. The figures are
+Ceilings are in style-ceilings in this directory, one line a room: the name of each figure and its
+ceiling. --lower lowers ceilings to the figures, and does not raise any. The figures are
 
 - rates per 1,000 words of comments in Rust, or of text in documents, of words that this project wrote too often (WORDS);
 - verdicts: doc comments that begin with What or Whether, where a verb or a noun belongs;

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The kselftests of ftrace's trampolines: mainline's and ours. And clients of ftrace: samples, and the kernel's own livepatch and
-# ftrace selftests, which must come out with our engine as they do on mainline, or better: all of them with
-# FERROTRACE_STORM=long, otherwise some. Mainline's guest has once hung in the last of the samples.
+# The kselftests of ftrace's trampolines: mainline's and ours. And clients of ftrace: samples, and
+# the kernel's own livepatch and ftrace selftests: their results with our engine must be mainline's,
+# or better: all of them with FERROTRACE_STORM=long, otherwise some. Mainline's guest has once hung
+# in the last of the samples.
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -3,7 +3,7 @@
 #
 # Clients of kprobes: the kernel's samples, its KUnit suite and our samples on every variant; an
 # event on the command line where the engine is built in; and the kprobe cases of the kernel's
-# ftrace selftests on mainline and builtin, whose results on ours must be mainline's, or better.
+# ftrace selftests on mainline and builtin: their results on ours must be mainline's, or better.
 # Seconds: 200
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh

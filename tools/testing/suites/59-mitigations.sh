@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The engines on kernels that work around flaws of their CPU, which QEMU's default CPU lacks: thunks
-# for returns, and calls whose depth is counted. Each guest of "distro", the only variant here (make
+# for returns, and calls with a counted depth. Each guest of "distro", the only variant here (make
 # check-distro), is also at another address; one is preempted.
 # Seconds: 800
 set -uo pipefail

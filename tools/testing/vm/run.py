@@ -346,7 +346,7 @@ def run(args, share, console):
         hung = True
     finally:
         end_group(proc)
-    # The pipes have no writers any more; who reads what we write may take its time.
+    # The pipes have no writers left; readers of our output may take their time.
     for t in pumps:
         t.join(60)
     if hung:
@@ -370,7 +370,7 @@ def matches(pattern, console):
 
 
 def decisive(lines):
-    """Of a console's lines, those that say what happened: from the first complaint on, where, and how it came there."""
+    """Returns the console lines with complaints, their places, and frames of their call traces."""
     said, frames = [], 0
     for line in lines:
         text = STAMP.sub("", line)

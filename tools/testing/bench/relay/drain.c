@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures readers with the channels of the module relay_fill, whose directory is the argument.
+ * Measures readers with the channels of the module relay_fill; the argument is their directory.
  * Prints a line "NAME VALUE" for each: bytes per nanosecond (of a guest that counts instructions as
  * nanoseconds), the best of some rounds, and the number of system calls of a reader for RECORDS
  * records.

@@ -109,7 +109,7 @@ fn check(path: &Path, has_lists: bool) {
     }
 }
 
-/// Returns the recorded files whose names have a prefix, with the rest of the name.
+/// Returns the recorded files with a prefix in their names, and the rest of each name.
 fn recorded_by(prefix: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(recorded()).unwrap() {

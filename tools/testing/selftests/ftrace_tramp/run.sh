@@ -177,7 +177,7 @@ of_all_functions() {
 }
 
 # A function of an unloaded module is detached with another one, by the addresses that they were
-# attached by: functions, whose sites are behind their landing pads.
+# attached by: functions, with sites behind their landing pads.
 of_a_module_gone() {
 	local ctl=$self/ctl name
 	insmod "$sample" nr_ops_relevant=0 persist=1 || return 1

@@ -85,8 +85,8 @@ same_reports_of_modules() {
 	run gcov_one 1 && reports "$modules" "$work/more" && ! diff -r "$work/theirs" "$work/more" >/dev/null
 }
 
-# Of the kernel's own files, whose counters may change at any time: repeats until they have not. A
-# loaded module has tables sorted.
+# Of the kernel's own files: their counters may change at any time, so it repeats until they have
+# not. A loaded module has tables sorted.
 same_reports_of_kernel() {
 	local from=$FERROTRACE_KDIR try ours theirs
 	not_llvm && ! missing_tool || return 0

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "ferrotrace hooks" on the running kernel: run as root in a guest whose kernel has the hook
-# task_fork, with FERROTRACE set to the command. Loads and unloads samples/gkhi_fork_count.ko, whose
-# exit fork_count is armed from the start. Prints KTAP.
+# "ferrotrace hooks" on the running kernel: run as root in a guest with the hook task_fork in
+# its kernel, with FERROTRACE set to the command. Loads and unloads samples/gkhi_fork_count.ko,
+# with the exit fork_count armed from the start. Prints KTAP.
 #
 # Not pipefail: a refusal is searched in the command's output before it fails.
 set -u

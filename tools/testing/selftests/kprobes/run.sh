@@ -214,7 +214,7 @@ perf_saw() {
 		;;
 	*) ;;
 	esac
-	# The probed function, whose registers are at hand, and its caller: those frames are sure.
+	# The probed function, with its registers at hand, and its caller: those frames are sure.
 	dmesg | sed 's/^\[[^]]*\] *//' >"$work/said"
 	for name in kst_jump kst_jump_dumped; do
 		if ! grep -qx $name "$work/perf"; then

@@ -114,7 +114,8 @@ harness_only() {
 	esac
 }
 
-# nested NAME PROGRAM [ARGS...]: a result whose cases the program prints; "tool" needs FERROTRACE to name the command.
+# nested NAME PROGRAM [ARGS...]: a result with cases that the program prints; "tool" needs
+# FERROTRACE, the name of the command.
 nested() {
 	local start=$SECONDS
 	if [ "$1" = tool ] && [ -z "${FERROTRACE:-}" ]; then

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tries to change a register of the probed code without the `Alter` that only unsafe code can make.
+//! Tries to change a register of the probed code without an `Alter`, which only unsafe code makes.
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::Alter;

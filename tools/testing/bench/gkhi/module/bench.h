@@ -46,7 +46,7 @@ struct bench_op {
 /* Prints a figure, which is given in thousandths. */
 void bench_print(const char *name, u64 thousandths);
 
-/* The empty loop, whose cost is subtracted; the operations, up to one without a name. */
+/* The empty loop, to subtract its cost; the operations, up to one without a name. */
 void bench_run_empty(const struct bench_args *args);
 extern struct bench_op bench_ops[];
 

@@ -40,7 +40,10 @@ struct bench_place {
 
 /* hits.c */
 int bench_hits(unsigned int rounds);
-/* Prints what a hit costs in each place; with @ready only where that says, of a probe that has been registered, that it counts. */
+/*
+ * Prints the cost of a hit in each place. With @ready, only in places where it accepts the
+ * registered probe.
+ */
 int bench_hits_at(const struct bench_place *places, unsigned int count, bool (*ready)(struct kprobe *kp), unsigned int rounds);
 /* A hit of a probe with both handlers, printed as @name. */
 int bench_inside(const char *name, unsigned int rounds);

@@ -22,7 +22,7 @@ pub mod flags {
     pub const PERCPU: u32 = 0x02;
     /// May go on at the other end.
     pub const JUMPS: u32 = 0x04;
-    /// The register, the operand in memory, or the top of the stack has the address of the other end.
+    /// The register, the operand in memory, or the top of the stack has the other end's address.
     pub const TO_REGISTER: u32 = 0x08;
     /// See [`TO_REGISTER`].
     pub const TO_MEMORY: u32 = 0x10;

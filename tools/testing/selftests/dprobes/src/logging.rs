@@ -244,7 +244,7 @@ fn beside() {
     }
 }
 
-/// Checks points of one instruction whose records are too long together: dropped records are
+/// Checks points of one instruction with records that are too long together: dropped records are
 /// counted.
 fn room() {
     static BYTES: [u8; 4000] = [7; 4000];

@@ -112,7 +112,7 @@ fn fault_discards() {
     }
 }
 
-/// Checks the same for programs whose record is made without running them. The memory that they log
+/// Checks the same for programs with a record that is made without a run. The memory that they log
 /// is present, or not.
 fn plain_discards() {
     let _module = Loaded::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of points whose program never runs again: they remove their breakpoints.
+//! Tests of points with a program that never runs again: they remove their breakpoints.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

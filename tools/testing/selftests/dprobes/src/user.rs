@@ -36,8 +36,8 @@ pub extern "C" fn target(a: u64, b: *const u8) -> u64 {
     std::hint::black_box(a) + 1
 }
 
-// A function that loads a word, one whose first instruction is emulated rather than executed in a
-// copy, and one that begins with the NOP that uprobes replaces by a call.
+// A function that loads a word, one with a first instruction that is emulated rather than executed
+// in a copy, and one that begins with the NOP that uprobes replaces by a call.
 std::arch::global_asm!(
     ".text",
     ".globl dprobes_test_load",

@@ -98,7 +98,7 @@ static inline ssize_t ctl_do(const char __user *from, size_t count, int (*comman
 }
 
 /*
- * Defines ctl_init(), which makes debugfs MODULE/ with the files "ctl", whose commands @command
+ * Defines ctl_init(), which makes debugfs MODULE/ with the files "ctl", with commands that @command
  * executes, and "info", which @info shows
  */
 #define DEFINE_CTL(command, info)							\
