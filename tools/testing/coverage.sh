@@ -9,11 +9,14 @@
 #   html/           genhtml's pages of it
 #   summary         lines by directory, worst first, which are printed as well
 #
-# SUITES="..." runs only some suites. Counts of a guest before a panic or a reset of its counters
-# are lost. Reports even if a test fails, and then fails.
+# RESULTS=1 writes the summary to Documentation/results/coverage.txt as well. SUITES="..." runs only
+# some suites. Counts of a guest before a panic or a reset of its counters are lost. Reports even if
+# a test fails, and then fails.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/../../integration/lib.sh"
+# shellcheck source=tools/testing/results.sh
+. "$(dirname "$0")/results.sh"
 
 OUT=$REPO/build/coverage
 SUITES=${SUITES:-kunit selftests kprobes-clients probes functions soundness ferrotrace}
@@ -91,7 +94,7 @@ version=$("$(find_rustc)" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 "$REPO/tools/testing/host/gcov/compilers.sh" "llvm-$version" >&2
 profdata=$CACHE/gcov/bin/llvm-profdata-$version cov=$CACHE/gcov/bin/llvm-cov-$version
 KDIR=$("$REPO/integration/kernel.sh" kdir $VARIANT)
-FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT COVERAGE=$OUT/guests LOGS=build/check-coverage SUITES="10-build $SUITES" \
+RESULTS="" FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT COVERAGE=$OUT/guests LOGS=build/check-coverage SUITES="10-build $SUITES" \
 	"$REPO/tools/testing/check.sh" || status=$?
 core
 rust
@@ -105,5 +108,6 @@ lcov -q -a "$OUT/rust.info" -a "$OUT/c.info" -a "$OUT/core.info" -o "$OUT/all.in
 sed -E "s,^SF:$REPO/,SF:," "$OUT/all.info" >"$OUT/coverage.info"
 (cd "$REPO" && genhtml -q --title Ferrotrace "$OUT/coverage.info" -o "$OUT/html")
 summary | tee "$OUT/summary"
+results coverage "$OUT/summary" "make coverage" "$VARIANT"
 say "the pages: $OUT/html/index.html"
 exit $status
