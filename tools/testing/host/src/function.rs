@@ -40,8 +40,8 @@ impl Function {
         }
     }
 
-    /// Returns the result of [`displaceable`](ferro_kprobes_core::jump::displaceable) for an address
-    /// in the piece.
+    /// Returns the result of [`displaceable`](ferro_kprobes_core::jump::displaceable) for an
+    /// address in the piece.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 //!
 //! The library has the code that the tests of `tests/` share.
 
-/// The methods of a [`Machine`](ferro_kprobes_core::Machine) that neither calculates nor has memory.
+/// Methods of a [`Machine`](ferro_kprobes_core::Machine) that neither calculates nor has memory.
 #[macro_export]
 macro_rules! without_memory {
     () => {

@@ -15,7 +15,7 @@ use ferro_host::kernel::Kernel;
 use ferro_kprobes_core::Probe;
 use std::collections::BTreeMap;
 
-/// Prefix by which the kernel asks hypervisors to emulate the next instruction, unknown to
+/// Prefix with which the kernel asks hypervisors to emulate the next instruction, unknown to
 /// iced-x86: `ud2; .ascii "xen"`.
 const FORCED_EMULATION: &[u8] = b"\x0f\x0bxen";
 
@@ -103,7 +103,7 @@ fn walk(text: &Text, starts: &[usize]) -> usize {
         .count()
 }
 
-/// Returns the way in which a probe executes an instruction, or the reason why it cannot.
+/// Returns how a probe executes an instruction, or the reason why it cannot.
 fn class(insn: &Insn) -> String {
     match Probe::of(insn) {
         Probe::Emulate(_) => "emulated".to_string(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Traces functions that the handler of the messages also calls, and those of klog itself, with a
+//! Traces functions that the handler of the messages also calls, and klog's own functions, with a
 //! tracer that logs each call. Each call of klog's functions formatted a message of its own. With
 //! every function traced, that took longer than a timer's period, and the client did not end. klog
 //! counts such a message as missed before it formats anything, and nothing up to there is traced.

@@ -31,7 +31,7 @@ module! {
     license: "GPL v2",
 }
 
-/// Place in which a handler finds its probe.
+/// Place where a handler finds its probe.
 #[pin_data]
 struct Place<P> {
     #[pin]

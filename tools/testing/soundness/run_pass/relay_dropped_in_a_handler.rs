@@ -25,7 +25,7 @@ module! {
 
 type Channels = (ferro_relay::Channel, ferro_fast_relay::Channel, App);
 
-/// Place in which the handler finds the channels.
+/// Place where the handler finds the channels.
 #[pin_data]
 struct Place {
     #[pin]

@@ -14,7 +14,7 @@ use iced_x86::OpAccess;
 use iced_x86::OpKind;
 use iced_x86::Register;
 
-/// Preparations of the test before it calls a form. The numbers are those of `forms.h`.
+/// Preparations of the test before it calls a form. The numbers are the ones in `forms.h`.
 pub mod flags {
     /// The operand is in memory, at base + index + displacement.
     pub const MEMORY: u32 = 0x01;
