@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! File `control`, to which sets of programs and commands are written.
+//! File `control` for writing sets of programs, and commands.
 //!
 //! Reading returns the state after the last write, and the reason if that was refused. The text is
 //! made at the first read, so that a command does not fail for want of memory for its reply.

@@ -69,7 +69,7 @@ impl fmt::Display for RecordText<'_> {
     }
 }
 
-/// Writer of a line. Cuts text that is too long, and returns an error for it.
+/// Writer of a line. Cuts longer text, and returns an error for it.
 struct BoundedLine<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     left: usize,

@@ -422,7 +422,7 @@ impl Point {
         });
     }
 
-    /// Notes the end of a run that is not a normal exit.
+    /// Notes the end of a run without a normal exit.
     #[cold]
     fn note_end(&self, end: End) {
         match end {

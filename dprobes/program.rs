@@ -218,7 +218,7 @@ impl ProgramPoint {
         self.attachment = Attachment::Detached(reason);
     }
 
-    /// Handles the requests of hits. Returns an attachment that is no longer needed.
+    /// Handles the requests of hits. Returns an attachment to be dropped.
     pub(crate) fn handle_requests(&mut self) -> Option<Attachment> {
         let is_attached = !matches!(self.attachment, Attachment::Detached(_));
         if is_attached && self.point.counter.should_detach() {

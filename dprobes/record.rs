@@ -142,7 +142,7 @@ impl<'a, R: Registers> RunRecord<'a, R> {
     }
 }
 
-/// Record that is built in the channel.
+/// Record under construction in the channel.
 struct ChannelRecord<'a, 'b>(&'a mut Placed<'b>);
 
 impl Room for ChannelRecord<'_, '_> {

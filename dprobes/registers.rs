@@ -18,7 +18,7 @@ pub(crate) trait Registers {
     /// True if no other hit of this kind can nest in this one on the same CPU.
     const IS_ALONE: bool;
 
-    /// Returns the value of a register, if it is saved.
+    /// Returns the value of a saved register.
     fn get(&self, register: Register) -> Option<u64>;
     /// Changes a register. Returns false if the register cannot be changed.
     fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool;

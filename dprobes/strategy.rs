@@ -7,8 +7,8 @@
 //! (instructions by `make bench SUITE=dprobes`):
 //!
 //! - One addition takes 40 by [`Strategy::Count`], and 58 by the loop of [`Strategy::Counts`].
-//! - A hit at a function's entry that logs 16 bytes takes 240 in all with a layout that is known at
-//!   compile time, and 305 by [`Strategy::Steps`]; with a jump 210 and 277. A record of one word or
+//! - A hit at a function's entry that logs 16 bytes takes 240 in all with a layout known at compile
+//!   time, and 305 by [`Strategy::Steps`]; with a jump 210 and 277. A record of one word or
 //!   two has such a layout, too.
 //! - Counting by process takes 161 in all by [`Strategy::Tally`], and misses no hit within a run of
 //!   another program. A BPF program with an array takes 268.

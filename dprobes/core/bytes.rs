@@ -37,7 +37,7 @@ impl<'a> Bytes<'a> {
         self.array().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Reads text that is padded with zeros to a multiple of 8.
+    /// Reads text with a padding of zeros to a multiple of 8.
     pub(super) fn text(&mut self, len: usize, max: usize) -> Result<&'a str, Reason> {
         if len > max {
             return Err(Reason::Name);

@@ -57,7 +57,7 @@ pub fn only_counts(code: &[Insn]) -> bool {
     }
 }
 
-/// Runs instructions for which [`only_counts`] is true. Needs no memory, so that it can run during
+/// Runs instructions that [`only_counts`] accepts. Needs no memory, so that it can run during
 /// another program on the same CPU.
 #[inline(always)]
 pub fn count<W: World>(code: &[Insn], world: &W) {

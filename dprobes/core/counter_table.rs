@@ -69,7 +69,7 @@ impl Tally {
     }
 }
 
-/// Computes an operation with two words, if it is allowed in such a program.
+/// Computes an operation with two words, if allowed in such a program.
 #[inline(always)]
 fn apply(op: Op, left: u64, right: u64) -> Option<u64> {
     Some(match op {

@@ -71,7 +71,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Allocates the first room that is long enough. The handle is the block's number, from 1.
+    /// Allocates the first sufficient room. The handle is the block's number, from 1.
     fn allocate(&mut self, len: u64) -> Result<u64, Fault> {
         let full = Fault::new(Exception::HeapFull, len);
         let size = usize::try_from(self.limits.heap).unwrap_or(usize::MAX);

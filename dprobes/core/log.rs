@@ -18,7 +18,7 @@ use super::record::ENTRY_LEN;
 use super::record::NOT_THERE;
 use super::record::RECORD_LEN;
 
-/// Buffer to which entries are added.
+/// Buffer of entries.
 struct Buffer<'a> {
     bytes: &'a mut [u8],
     len: &'a mut usize,

@@ -23,7 +23,7 @@ pub(super) struct Frame {
 
 pub(super) const NO_HANDLER: u32 = 0;
 
-/// A piece of the heap; free if it is empty.
+/// A piece of the heap; free if empty.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) start: u16,
@@ -67,7 +67,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes memory that is all zero.
+    /// Makes memory of zeros.
     pub const fn new() -> Self {
         const FRAME: Frame = Frame {
             back: 0,

@@ -35,23 +35,23 @@ pub enum Operand {
     Words,
     /// A distance in the stack, of up to 1023 either way.
     Distance,
-    /// A register that is read.
+    /// A register, for reading.
     Register,
-    /// A register that is written.
+    /// A register, for writing.
     WritableRegister,
-    /// A register of the thread in user space that is read.
+    /// A register of the thread in user space, for reading.
     UserRegister,
-    /// A register of the thread in user space that is written.
+    /// A register of the thread in user space, for writing.
     WritableUserRegister,
     /// Width of a piece of memory: 1, 2, 4 or 8 bytes.
     Width,
     /// Width of an I/O port: 1, 2 or 4 bytes.
     PortWidth,
-    /// Way by which the program ends: 0 to 3.
+    /// Kind of the program's end: 0 to 3.
     Exit,
 }
 
-/// Number of words that is known at run time only.
+/// Number of words known at run time only.
 pub(super) const ANY: u8 = u8::MAX;
 
 macro_rules! ops {

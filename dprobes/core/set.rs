@@ -44,7 +44,7 @@ pub const UNSAFE_WRITES: u32 = 1;
 pub const IGNORE_OPCODES: u32 = 2;
 /// Flag of a set: a program replaces one with the same name.
 pub const REPLACE: u32 = 4;
-/// Flag of a set: points are added to those of a program with the same name.
+/// Flag of a set: a program with the same name gets the points.
 pub const MERGE: u32 = 8;
 
 /// Flag of a program: an exception without a handler puts the calls into the trace.

@@ -43,7 +43,7 @@ pub(crate) fn debugger() {
 
 /// Crashes the kernel, as the system request `c` does. A loaded crash kernel makes a dump.
 pub(crate) fn crash() {
-    // SAFETY: Has no requirement. The user who loaded the program was root, and wants the crash.
+    // SAFETY: Has no requirement. Root has loaded the program, and wants the crash.
     unsafe { bindings::ferro_dprobes_crash() }
 }
 

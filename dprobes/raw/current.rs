@@ -26,15 +26,13 @@ pub(crate) fn tsc() -> u64 {
 
 /// Reads a port.
 pub(crate) fn port_in(_permission: &Permission, port: u16, width: u8) -> u32 {
-    // SAFETY: The user who loaded the program was permitted to use ports, and answers for the
-    // effects.
+    // SAFETY: The loading user was permitted to use ports, and answers for the effects.
     unsafe { bindings::ferro_dprobes_port_in(port, width.into()) }
 }
 
 /// Writes to a port.
 pub(crate) fn port_out(_permission: &Permission, port: u16, width: u8, value: u32) {
-    // SAFETY: The user who loaded the program was permitted to use ports, and answers for the
-    // effects.
+    // SAFETY: The loading user was permitted to use ports, and answers for the effects.
     unsafe { bindings::ferro_dprobes_port_out(port, width.into(), value) }
 }
 

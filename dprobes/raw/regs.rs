@@ -84,7 +84,7 @@ impl Regs<'_> {
         })
     }
 
-    /// Returns the value of a register, if it is saved.
+    /// Returns the value of a saved register.
     pub(crate) fn get(&self, register: Register) -> Option<u64> {
         match register {
             Register::Cs | Register::Ss => {

@@ -92,7 +92,7 @@ impl<H: UprobeHandler> UserProbe<H> {
         if any {
             // SAFETY: No requirement.
             unsafe { bindings::uprobe_unregister_sync() };
-            // The iterator may have other probes now: `finish()` skips those of other batches.
+            // The iterator may have other probes now: `finish()` skips other batches.
             probes.for_each(|probe| probe.stage.finish(&batch));
         }
     }
