@@ -25,7 +25,7 @@ SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # Against mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 
-.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc rust-analyzer clean distclean
+.PHONY: help setup install-tools update update-deps kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc rust-analyzer clean distclean
 
 help:
 	@cat integration/help.txt
@@ -41,6 +41,9 @@ install-tools:
 
 update:
 	@integration/source.sh --update
+
+update-deps:
+	@integration/deps.py update cargo $(ARGS)
 
 kernel:
 	@integration/kernel.sh build '$(VARIANT)'

@@ -15,7 +15,7 @@ cd "$REPO" || exit 1
 for p in $(pure_packages) tools/ferrotrace; do
 	[ -f "$p/Cargo.toml" ] || continue
 	say "doc: $p"
-	RUSTDOCFLAGS="-D warnings" "$(find_cargo)" doc -q --no-deps --manifest-path "$p/Cargo.toml" || status=1
+	RUSTDOCFLAGS="-D warnings" "$(locked_cargo)" doc --locked -q --no-deps --manifest-path "$p/Cargo.toml" || status=1
 done
 
 say "doc: the crates in the kernel"

@@ -9,8 +9,8 @@ set -euo pipefail
 to=${DESTDIR:-}${PREFIX:-/usr/local}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
 
-cargo=$(find_cargo) || die "no cargo; run 'make setup'"
-"$cargo" build -q --release --manifest-path "$REPO/tools/ferrotrace/Cargo.toml"
+cargo=$(locked_cargo) || die "no cargo; run 'make setup'"
+"$cargo" build --locked -q --release --manifest-path "$REPO/tools/ferrotrace/Cargo.toml"
 install -D -m 755 "$CARGO_TARGET_DIR/release/ferrotrace" "$to/bin/ferrotrace"
 # The command of version 5 of DProbes.
 ln -sfn ferrotrace "$to/bin/dprobes"

@@ -171,6 +171,12 @@ find_cargo() {
 	return 1
 }
 
+# locked_cargo: prints such a cargo, for a command with --locked: Cargo.lock has the packages of the checked-in list.
+locked_cargo() {
+	local cargo
+	cargo=$(find_cargo) && "$REPO/integration/deps.py" lock "$cargo" >&2 && printf '%s\n' "$cargo"
+}
+
 # have_cargo_tool NAME, install_cargo_tool NAME: a subcommand of cargo that only one of our commands needs: the machine's,
 # or one in the cache. Cargo finds it when the cache's tools are in PATH.
 have_cargo_tool() { have "cargo-$1" || [ -x "$CACHE/tools/bin/cargo-$1" ]; }

@@ -42,7 +42,7 @@ rustfmt_run() {
 }
 
 clippy_host() {
-	CARGO_TARGET_DIR=$CACHE/target "$(find_cargo)" clippy -q --workspace --all-targets --manifest-path "$REPO/Cargo.toml" -- -D warnings
+	CARGO_TARGET_DIR=$CACHE/target "$(locked_cargo)" clippy --locked -q --workspace --all-targets --manifest-path "$REPO/Cargo.toml" -- -D warnings
 }
 
 # Clippy in the kernel: only our objects are recompiled, with CLIPPY=1, in a separate build

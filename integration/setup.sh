@@ -287,6 +287,8 @@ if [ -n "$lines" ]; then
 	install_packages "$lines"
 fi
 do_extras
+# Cargo alone knows the name of its registry; later commands need not ask it again.
+[ "$mode" = --check ] || locked_cargo >/dev/null || die "cannot write Cargo.lock from integration/dependencies"
 if [ "$mode" != --quiet ]; then
 	report
 	say "everything that is needed is installed"

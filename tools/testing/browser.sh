@@ -22,4 +22,4 @@ if ! find_browser >/dev/null; then
 fi
 FERROTRACE_BROWSER=$(find_browser) || die "no browser"
 export FERROTRACE_BROWSER CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
-"$(find_cargo)" test --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" --test report -- --include-ignored
+"$(locked_cargo)" test --locked --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" --test report -- --include-ignored

@@ -42,7 +42,7 @@ core() {
 		sources+=("$REPO/$package/*")
 	done
 	CARGO_TARGET_DIR=$CACHE/target-coverage RUSTFLAGS=-Cinstrument-coverage LLVM_PROFILE_FILE=$OUT/core/%p-%m.profraw \
-		RUSTC=$(find_rustc) "$(find_cargo)" test --lib --manifest-path "$REPO/Cargo.toml" "${packages[@]}" --message-format=json >"$OUT/core.json" || status=$?
+		RUSTC=$(find_rustc) "$(locked_cargo)" test --locked --lib --manifest-path "$REPO/Cargo.toml" "${packages[@]}" --message-format=json >"$OUT/core.json" || status=$?
 	while read -r program; do objects+=(-object "$program"); done < <(
 		sed -n 's/.*"reason":"compiler-artifact".*"executable":"\([^"]*\)".*/\1/p' "$OUT/core.json"
 	)

@@ -28,7 +28,7 @@ for target in ${TARGET:-$(cd "$fuzz/fuzz_targets" && printf '%s\n' *.rs | sed 's
 	[ -f "$fuzz/fuzz_targets/$target.rs" ] || die "no fuzz target '$target'"
 	say "fuzzing $target for $SECONDS_EACH s"
 	mkdir -p "$CACHE/fuzz/$target" "$REPO/build/fuzz/$target"
-	"$(find_cargo)" build -q --release --manifest-path "$fuzz/Cargo.toml" --target "$host" --bin "$target"
+	"$(locked_cargo)" build --locked -q --release --manifest-path "$fuzz/Cargo.toml" --target "$host" --bin "$target"
 	"$CARGO_TARGET_DIR/$host/release/$target" "$CACHE/fuzz/$target" \
 		-max_total_time="$SECONDS_EACH" -artifact_prefix="$REPO/build/fuzz/$target/" -print_final_stats=1
 done

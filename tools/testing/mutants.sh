@@ -15,7 +15,7 @@ mkdir -p "$REPO/build/mutants"
 packages=() files=()
 for p in $(pure_packages); do packages+=(--package "$(package_name "$p")"); done
 if [ -n "${FILES:-}" ]; then files=(--file "$FILES"); fi
-# The copies that are changed have build directories of their own.
+# The copies that are changed have build directories of their own, and no Cargo.lock, which git ignores.
 unset CARGO_TARGET_DIR
 PATH=$CACHE/tools/bin:$PATH exec "$(find_cargo)" mutants --dir "$REPO" "${packages[@]}" --output "$REPO/build/mutants" \
 	--iterate --jobs "$JOBS" "${files[@]}"

@@ -32,9 +32,9 @@ packages_with() {
 }
 
 if [ $# -gt 0 ]; then
-	cargo=$(find_cargo) || die "no cargo; run 'make setup'"
+	cargo=$(locked_cargo) || die "no cargo; run 'make setup'"
 	for p in $(packages_with "$1"); do
-		tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" "$1"
+		tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --locked --manifest-path "$REPO/$p/Cargo.toml" "$1"
 	done
 	tap_plan
 	exit
@@ -83,19 +83,19 @@ else
 	export PROPTEST_RNG_SEED=1
 fi
 
-cargo=$(find_cargo) || die "no cargo; run 'make setup'"
+cargo=$(locked_cargo) || die "no cargo; run 'make setup'"
 for p in $PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue
 	args=()
 	[ "$p" != tools/ferrotrace ] || args=("${READERS[@]}")
-	tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" "${args[@]}"
+	tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --locked --manifest-path "$REPO/$p/Cargo.toml" "${args[@]}"
 done
 
 # Memory ordering, by loom, where a package has tests for it. They run for seconds: compiling the
 # package takes long.
 for p in $LOOM_PACKAGES; do
 	CARGO_TARGET_DIR=$CACHE/target-loom CARGO_PROFILE_TEST_OPT_LEVEL=0 RUSTFLAGS="--cfg loom" tap_nest "loom: $p" \
-		cargo_tests "loom: $p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" --lib ordering
+		cargo_tests "loom: $p" "$cargo" test --locked --manifest-path "$REPO/$p/Cargo.toml" --lib ordering
 done
 
 # The pure logic forbids unsafe code, so Miri finds little, and takes ten minutes for all. Here it runs only the tests of the
@@ -110,7 +110,7 @@ for p in $MIRI_PACKAGES; do
 		# Not in the cache: Miri's files there name the checkout of the first build for
 		# good.
 		CARGO_TARGET_DIR=$REPO/build/target-miri tap_nest "miri: $p" \
-			cargo_tests "miri: $p" rustup run nightly cargo miri test --manifest-path "$REPO/$p/Cargo.toml" \
+			cargo_tests "miri: $p" rustup run nightly cargo miri test --locked --manifest-path "$REPO/$p/Cargo.toml" \
 			-- ${MIRI_TESTS:+"$MIRI_TESTS"}
 	else
 		tap_skip "miri: $p" "no nightly toolchain with Miri"

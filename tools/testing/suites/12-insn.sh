@@ -8,7 +8,7 @@ set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-cargo=$(find_cargo) || die "no cargo; run 'make setup'"
+cargo=$(locked_cargo) || die "no cargo; run 'make setup'"
 INSN_KSRC=$("$REPO/integration/source.sh") || die "no kernel source"
 export INSN_KSRC INSN_IMAGES=
 # A failure shows the end of the log: the findings, not a backtrace of the test.
@@ -21,7 +21,7 @@ done
 
 if [ -n "$INSN_IMAGES" ]; then
 	tap_nest "insn: kernels" cargo_tests "insn" \
-		"$cargo" test --manifest-path "$REPO/tools/testing/host/Cargo.toml" -- --ignored
+		"$cargo" test --locked --manifest-path "$REPO/tools/testing/host/Cargo.toml" -- --ignored
 else
 	tap_skip "insn: kernels" "none of $VARIANTS was built"
 fi
@@ -32,7 +32,7 @@ fi
 jumps_as_mainline() {
 	local kdir places=$LOGS/jump-places-$1 status
 	kdir=$("$REPO/integration/kernel.sh" kdir mainline) || return 1
-	"$cargo" run -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin jump-places -- \
+	"$cargo" run --locked -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin jump-places -- \
 		600 "$1" "$kdir/vmlinux" >"$places" || return 1
 	run_vm mainline "tools/testing/host/jump-places.sh $places" >"$places.answers"
 	status=$?
@@ -55,7 +55,7 @@ jumps_as_mainline() {
 jumps_everywhere() {
 	local kdir places=$LOGS/jump-places-each out=$LOGS/jump-places-each.out
 	kdir=$("$REPO/integration/kernel.sh" kdir mainline) && selftests_build mainline all_functions || return 1
-	"$cargo" run -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin jump-places -- \
+	"$cargo" run --locked -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin jump-places -- \
 		each "$1" "$kdir/vmlinux" >"$places" || return 1
 	rm -rf "$out"
 	mkdir -p "$out"

@@ -19,7 +19,7 @@ places=$LOGS/all-functions-places
 places_of() {
 	local mainline ours
 	mainline=$("$REPO/integration/kernel.sh" kdir "$1") && ours=$("$REPO/integration/kernel.sh" kdir "$2") || return 1
-	"$(find_cargo)" run -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin probe-places -- \
+	"$(locked_cargo)" run --locked -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin probe-places -- \
 		"${EVERY:-50}" "${SEED:-1}" "$mainline/vmlinux" "$ours/vmlinux" >"$places" && [ -s "$places" ]
 }
 

@@ -84,7 +84,7 @@ kunit_suites() {
 
 # tool NAME: builds the user-space command and prints its path.
 tool() {
-	"$(find_cargo)" build -q --release --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" >&2 &&
+	"$(locked_cargo)" build --locked -q --release --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" >&2 &&
 		printf '%s\n' "$CARGO_TARGET_DIR/release/ferrotrace"
 }
 
@@ -106,7 +106,7 @@ selftests_build() {
 		return 1
 	fi
 	with_lock "selftests-$2-$1" make -C "$REPO/tools/testing/selftests/$2" KDIR="$kdir" OUT="$kdir/selftests-$2" \
-		MAKE_MODULE="$REPO/integration/kernel.sh make $1" CARGO="$(find_cargo)"
+		MAKE_MODULE="$REPO/integration/kernel.sh make $1" CARGO="$(locked_cargo)"
 }
 
 # row SUITE: sets the variables below to the suite's line of the table; fails if it has none.
