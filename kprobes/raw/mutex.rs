@@ -4,9 +4,9 @@
 //!
 //! Contexts: process; sleeps.
 
+use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
 /// The data under the engine's mutex.
@@ -26,10 +26,7 @@ impl<T> EngineMutex<T> {
     /// Creates the mutex's data. For one static only: a second one would have the same mutex, and
     /// locking both would deadlock.
     pub(crate) const fn new(data: T) -> Self {
-        // SAFETY: `engine.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module.
-        // If there were two of these, the mutex would still give one task at a time access to the
-        // data of each.
-        Self(unsafe { StaticMutex::new(&raw mut bindings::kprobes_rust_mutex, data) })
+        Self(static_mutex!(kprobes_rust_mutex, data))
     }
 
     /// Locks the mutex.

@@ -17,6 +17,7 @@ use ferro_sys::code::kallsyms;
 
 use ferro_sys::code::kallsyms::NAME_LEN;
 use ferro_sys::code::symbols;
+use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::prelude::*;
@@ -129,9 +130,7 @@ struct Added {
 /// Newest added area.
 static ADDED: Atomic<*mut Added> = Atomic::new(core::ptr::null_mut());
 
-// SAFETY: `blacklist.c` has the mutex, made by `DEFINE_MUTEX()` for this.
-static ADDING: StaticMutex<()> =
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_blacklist_lock, ()) };
+static ADDING: StaticMutex<()> = static_mutex!(ferro_blacklist_lock, ());
 
 /// Returns the added areas, newest first.
 fn added(_rcu: &rcu::Guard) -> impl Iterator<Item = Area> + '_ {
