@@ -24,13 +24,13 @@ ROOTS = [
     r"ProbeHandler>::(pre|post|entry|returned)$",
     r"::Raw(Ret)?[pP]robe<.*>>::(pre|post|entry|returned)$",
     # callbacks of ftrace, and handlers of uprobes
-    r"^ferro_ftrace::raw::(set|tracer)::callback::<",
+    r"^ferro_ftrace::raw::(tracer_set|tracer)::callback::<",
     r"^(ferro_ftrace_call_node|data_func|call_set)$",
     r"::UserProbe<.*>>::handle$",
     r"UprobeHandler>::hit$",
     r"^<dprobes_engine::point::Point>::(run|keep_\w+|commit\w*|complete|drop_incomplete)",
-    # exits on hooks, except those that may sleep
-    r"^ferro_sys::hook::typed::call::<ferro_sys::hook::points::(?!ModuleEvent|CpuPrepare)",
+    # exits on hooks
+    r"^ferro_sys::hook::typed::call::<ferro_sys::hook::points::",
     r"^ferro_sys::hook::chain::dispatch",
     # records, and messages
     r"::(reserve_slow|write_slow)$",
@@ -39,10 +39,12 @@ ROOTS = [
     r"^(klog|ferro_klog::message::print|ferro_klog::raw::handler::(write|handle::<.*))$",
 ]
 
-# Not part of a hit: code that runs after a writer has slept, and KUnit tests.
+# Not part of a hit: exits on hooks that fire in process context with a mutex held, code that runs
+# after a writer has slept, and KUnit tests.
 OFF_PATH = [
+    r"hook::points::(ModuleEvent|CpuPrepare|x86::Trampoline)",
     r"::(commit_elsewhere|count_out)$",
-    r"::(tests|leaving|suite)::",
+    r"::(tests|suite)::",
 ]
 
 INSTRUMENTED = re.compile(r"^CONFIG_(KASAN|KCSAN|GCOV_PROFILE_ALL|FERROTRACE_COVERAGE)=y$", re.M)
