@@ -8,8 +8,8 @@
 //! - `raw/` has the code that needs `unsafe`; `exports.rs` has the kernel's entry point if the
 //!   engine is built in.
 //!
-//! `ferro_ftrace_tramp_core` copies trampolines from the kernel's code. `builtin/` is part of the image,
-//! for kernel symbols that modules cannot use. See `Documentation/ftrace_tramp.rst`.
+//! `ferro_ftrace_tramp_core` copies trampolines from the kernel's code. `builtin/` is part of the
+//! image, for kernel symbols that modules cannot use. See `Documentation/ftrace_tramp.rst`.
 
 mod attach;
 mod debugfs;

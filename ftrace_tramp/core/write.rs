@@ -79,7 +79,7 @@ impl Template {
             .saturating_add(OPS_LEN)
     }
 
-    /// Writes a copy that is going to run at `at`. After an error the contents of the memory are
+    /// Writes a copy that will run at `at`. After an error the contents of the memory are
     /// undefined.
     pub fn write(&self, to: &mut [u8], at: u64, trampoline: &Trampoline) -> Result<(), WriteError> {
         if to.len() != self.copy_len(trampoline.ending) {

@@ -171,7 +171,7 @@ pub(crate) struct SetInfo {
 fn set_address(set: u16, address: usize) {
     let all = (&raw mut bindings::ftrace_set_addresses).cast::<usize>();
     if usize::from(set) < MAX_SETS {
-        // SAFETY: The array has so many words. ftrace uses them with `ftrace_lock` held. The callers
+        // SAFETY: The array has so many words. ftrace uses them with `ftrace_lock` held. Callers
         // hold the lock, or no function has the number.
         unsafe { all.add(usize::from(set)).write_volatile(address) };
     }

@@ -153,7 +153,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => (0..OPS, any::<[bool; FUNCTIONS]>()).prop_map(|(ops, wanted)| Step::Filter(ops, wanted)),
+        6 => (0..OPS, any::<[bool; FUNCTIONS]>())
+            .prop_map(|(ops, wanted)| Step::Filter(ops, wanted)),
         3 => (0..OPS).prop_map(Step::Unregister),
         4 => Just(Step::Update),
         1 => Just(Step::Wait),

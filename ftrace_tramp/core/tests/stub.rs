@@ -22,7 +22,11 @@ fn from_r11(template: &Template) -> Result<Vec<u8>, WriteError> {
 
 proptest! {
     #[test]
-    fn a_stub_loads_and_jumps(at in AT..AT + (1 << 30), to in AT..AT + (1 << 30), data in any::<u64>()) {
+    fn a_stub_loads_and_jumps(
+        at in AT..AT + (1 << 30),
+        to in AT..AT + (1 << 30),
+        data in any::<u64>(),
+    ) {
         let code = stub(at, data, JumpTarget::new(to)).unwrap();
         let [(0, load), (next, jump)] = instructions(&code)[..] else {
             panic!("{code:02x?}");
