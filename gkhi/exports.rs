@@ -278,11 +278,11 @@ unsafe extern "C" fn ferro_hook_debugfs() {
 
 /// # Safety
 ///
-/// `module` is in state GOING.
+/// `module` is being unloaded.
 #[export]
 unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
     if let Some(module) = NonNull::new(module.cast_mut()) {
-        // SAFETY: The module notifier passes a module in state GOING, which is not freed before
+        // SAFETY: The module notifier passes a module being unloaded, which is not freed before
         // this function has returned.
         unregister::module_going(unsafe { &Module::new(module) });
     }
