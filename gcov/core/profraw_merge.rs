@@ -35,8 +35,8 @@ impl Parts {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = value(bytes);
         }
-        let [magic, version, ids, n_data, before, n_counters, _, n_bits, _, n_names, counters, bits, ..] =
-            words;
+        let [magic, version, ids, n_data, before, n_counters, _, n_bits, ..] = words;
+        let [_, _, _, _, _, _, _, _, _, n_names, counters, bits, ..] = words;
         if magic != MAGIC || ids != 0 || before != 0 {
             return None;
         }
