@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::binary::PlaceError;
 use super::*;
 
-/// Two functions of a name, of which others see the second one.
+/// Two functions of one name; only the second one is global.
 const FIRST: &str = "static __attribute__((noinline)) int f(int x) { return x * 3 + 1; }
 int first(int x) { return f(x) + f(x + 1); }
 ";
@@ -22,7 +22,7 @@ const SECOND: &str = "int f(int x)
 }
 ";
 
-/// An old and a new version, and a function that is chosen.
+/// An old and a new symbol version, and an indirect function (STT_GNU_IFUNC).
 const VERSIONS: &str = "
 int old_wait(int x) { return x; }
 int new_wait(int x) { return x + 1; }
@@ -44,7 +44,7 @@ fn run(dir: &Path, program: &str, args: &str) {
     assert!(status.unwrap().success(), "{program} {args}");
 }
 
-/// A library of two sources, with its symbols split from it, in a directory.
+/// Builds a library from two sources in a directory, with its symbols in a separate file.
 fn library(build_id: &str) -> (TempDir, PathBuf, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("first.c"), FIRST).unwrap();
@@ -68,7 +68,7 @@ fn versions() -> (TempDir, Binary) {
     (dir, binary)
 }
 
-/// Addresses, as binutils have them.
+/// Returns addresses and names as `nm` prints them.
 fn nm(path: &Path, args: &[&str]) -> Vec<(u64, String)> {
     let output = Command::new("nm").args(args).arg(path).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -87,7 +87,7 @@ fn functions_of_one_name() {
     let of_others = nm(&library, &["-D"]);
     let (global, _) = of_others.iter().find(|(_, name)| name == "f").unwrap();
     assert_eq!(binary.place("f", 0).unwrap().address, *global);
-    // Its own file alone knows one of them, the symbols both.
+    // The library itself has one of them, the symbol file has both.
     let symbols = Elf::read(&debug).unwrap();
     let both = binary.with_symbols(&debug, &symbols, false).unwrap();
     let Err(PlaceError::Ambiguous { places, .. }) = both.place("f", 0) else {
@@ -111,7 +111,7 @@ fn functions_of_one_name() {
         text.contains("(first.c)") && text.contains("names one of them"),
         "{text}"
     );
-    // Each can be named by its place, and a pattern has both.
+    // The place names each function, and a pattern matches both.
     for at in &found {
         let place = both.place_at(*at).unwrap();
         let function = place.symbol.unwrap();
@@ -164,14 +164,14 @@ fn versions_of_symbols() {
     assert_eq!(found("wait@V_2"), Ok(address("wait@@V_2")));
     assert_eq!(found("wait@@V_2"), Ok(address("wait@@V_2")));
     assert_eq!(found("wait@V_1"), Ok(address("wait@V_1")));
-    // Programs that are linked today do not get it, but older ones do.
+    // The linker does not choose this old version for new programs, but older programs use it.
     assert_eq!(found("gone"), Ok(address("gone@V_1")));
     let error = found("wait@V_3").unwrap_err().to_string();
     assert_eq!(error, "no version wait@V_3: there are V_1, V_2");
     let symbol = binary.symbol("wait@V_1").unwrap();
     assert_eq!(symbol.to_string(), "wait@V_1");
     assert_eq!(binary.symbol("wait").unwrap().to_string(), "wait@@V_2");
-    // The same where only the names for other files are left.
+    // The dynamic symbols of a stripped file give the same result.
     run(binary.path().parent().unwrap(), "strip", "lib.so");
     let stripped = Binary::open(binary.path()).unwrap();
     assert!(stripped.elf().is_stripped());
@@ -195,7 +195,7 @@ fn functions_that_are_chosen() {
     assert_eq!(implementations, ["with_one", "with_two"]);
     let text = binary.place("chosen", 0).unwrap_err().to_string();
     assert!(text.contains("STT_GNU_IFUNC"), "{text}");
-    // Without their names they are places.
+    // In a stripped file the implementations are listed by place.
     let places = implementations.iter();
     let places = places.map(|name| format!("{:#x}", binary.place(name, 0).unwrap().offset));
     let mut places: Vec<_> = places.collect();
@@ -214,7 +214,7 @@ fn functions_that_are_chosen() {
     }
 }
 
-/// Where the instructions of a function begin, as binutils have it.
+/// Returns the addresses of a function's instructions as binutils print them.
 fn starts(path: &Path, function: (u64, u64)) -> Vec<u64> {
     let (start, end) = (function.0, function.0 + function.1);
     let mut objdump = Command::new("objdump");
@@ -231,7 +231,8 @@ fn starts(path: &Path, function: (u64, u64)) -> Vec<u64> {
         .collect()
 }
 
-/// Each byte of a function is the start of an instruction, or is refused, whether the function has a name or not.
+/// Each byte of a function starts an instruction or is refused, for functions with and without a
+/// name.
 #[test]
 fn places_within_instructions() {
     let (_dir, library, debug) = library("0x01020304");
@@ -261,7 +262,7 @@ fn places_within_instructions() {
     assert!(matches!(stripped.place_at(0), Err(PlaceError::NoCode(_))));
 }
 
-/// This program: position independent, with symbols.
+/// Reads this test program: position independent, with symbols.
 fn own() -> (Elf, Vec<u8>) {
     let path = std::env::current_exe().unwrap();
     (Elf::read(&path).unwrap(), fs::read(path).unwrap())
@@ -276,7 +277,7 @@ fn symbols_and_places_in_the_file() {
     assert!(usize::try_from(offset).unwrap() < bytes.len());
     let at = elf.symbol_at(offset + 1, |_| true).unwrap();
     assert_eq!((at.symbol, at.distance, at.is_init), ("main", 1, false));
-    // The one before it is farther away.
+    // The previous symbol is farther away.
     let other = elf.symbol_at(offset + 1, |name| name != "main").unwrap();
     assert!(other.symbol != "main" && other.distance > 1, "{other:?}");
     assert_eq!(elf.symbol_at(offset, |_| false), Err(NoSymbol::NoName));
@@ -298,7 +299,7 @@ fn no_program() {
     ));
 }
 
-/// Symbols of one long name, whose copies would take gigabytes.
+/// Symbols that share one long name: copies of the name would take gigabytes.
 #[test]
 fn names_are_no_longer_than_the_file() {
     const NAME: u64 = 1 << 20;
@@ -307,7 +308,7 @@ fn names_are_no_longer_than_the_file() {
     (strings[0], *strings.last_mut().unwrap()) = (0, 0);
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(16, 0);
-    // Type, machine and version; entry, and where segments and sections are; flags; sizes and numbers.
+    // Type, machine, version; entry, offsets of segments and sections; flags; sizes and counts.
     let sections = 64 + NAME + SYMBOLS * 24;
     bytes.extend([3_u16, 62, 1, 0].map(u16::to_le_bytes).concat());
     bytes.extend([0, 0, sections].map(u64::to_le_bytes).concat());
@@ -316,7 +317,7 @@ fn names_are_no_longer_than_the_file() {
     assert_eq!(bytes.len(), 64);
     bytes.extend(strings);
     for _ in 0..SYMBOLS {
-        // Its name, that it is a global function in section 1, where it is, and its size.
+        // Name, global function in section 1, address, size.
         bytes.extend([1, 0x0001_0012].map(u32::to_le_bytes).concat());
         bytes.extend([0x1000_u64, 1].map(u64::to_le_bytes).concat());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs, and errors.
+//! Parser, diagnostics and code of DProbes programs.
 
 use ferro_dprobes_core::*;
 
@@ -25,7 +25,7 @@ fn read(text: &str, defines: &[&str]) -> (Source, File) {
     (source, file)
 }
 
-/// The programs of a text without errors.
+/// Returns the programs of a text without errors.
 pub fn programs(text: &str, defines: &[&str]) -> Vec<Loadable> {
     let (source, file) = read(text, defines);
     let mut diagnostics = file.diagnostics;
@@ -42,7 +42,7 @@ pub fn programs(text: &str, defines: &[&str]) -> Vec<Loadable> {
     programs
 }
 
-/// The commands of a point that has only these.
+/// Returns the commands of a point that has only these.
 fn code(text: &str) -> Vec<Insn> {
     let text = format!("name = vmlinux\nvars = 9\noffset = f\n{text}\nexit\n");
     let mut programs = programs(&text, &[]);
@@ -266,7 +266,7 @@ fn global_variables_are_counted() {
     assert_eq!(globals("push 1\npush gv"), 256);
 }
 
-/// Watchpoints whose address a program says.
+/// Watchpoints with `address = later`: a program sets their address when it arms them.
 #[test]
 fn addresses_that_come_later() {
     let text = "\
@@ -345,7 +345,7 @@ offset = later
     }
 }
 
-/// All that is wrong is said in one run, with line and column.
+/// One run reports all errors, with line and column.
 #[test]
 fn several_errors() {
     let text = "\
@@ -417,7 +417,7 @@ x:
     assert_eq!(help(10), "did you mean end?");
 }
 
-/// What only the kernel's own check finds.
+/// Errors that only the kernel's own check finds.
 #[test]
 fn what_the_kernel_would_refuse() {
     for (commands, line, message) in [
@@ -450,6 +450,6 @@ fn no_program() {
     for text in ["", "// nothing\n"] {
         assert_eq!(read(text, &[]).1.diagnostics.len(), 1);
     }
-    // A command without a point.
+    // A command outside a point.
     assert_eq!(read("name = vmlinux\nexit", &[]).1.diagnostics.len(), 2);
 }

@@ -20,7 +20,7 @@ ffffffff81000300 t open_it
 ffffffffa0000300 t open_mod\t[mod]
 ";
 
-/// Functions and types, as C has them. What the tests want is in the comments.
+/// Functions and types in C.
 const SOURCE: &str = "
 struct how { unsigned long long flags; unsigned int mode : 12, : 4, kind : 7; signed char low; };
 struct inner { int count; const char *label; };
@@ -63,19 +63,19 @@ fn compile(dir: &Path, args: &[&str], out: &Path) {
     assert!(status.success());
 }
 
-/// The same with DWARF, as the kernel's image has it.
+/// Compiles the source with DWARF, as the kernel's image has it.
 fn with_dwarf(dir: &Path) -> PathBuf {
     let out = dir.join("object.so");
     compile(dir, &["-g", "-shared", "-fPIC", "-nostdlib"], &out);
     out
 }
 
-/// What the kernel is told for a probe with `arg`, or the error.
+/// Returns the kernel's arguments for a probe spec, or the error.
 fn told(source: &Source, spec: &str) -> std::result::Result<String, String> {
     wanted(source, spec).map(|wanted| wanted.args)
 }
 
-/// Where it is told to put it.
+/// Returns the place for a probe spec, or the error.
 fn told_place(source: &Source, spec: &str) -> std::result::Result<Place, String> {
     wanted(source, spec).map(|wanted| wanted.place)
 }
@@ -90,7 +90,8 @@ fn wanted(source: &Source, spec: &str) -> std::result::Result<Wanted, String> {
     Ok(all[0].clone())
 }
 
-/// Of a pattern, what the kernel says that it refuses is marked; one that has a namesake elsewhere is left to the kernel.
+/// A pattern marks functions on the kernel's blacklist. If a namesake is not blacklisted, the
+/// kernel decides.
 #[test]
 fn what_a_pattern_must_not_probe() {
     let text = format!(
@@ -115,7 +116,7 @@ fn what_a_pattern_must_not_probe() {
     assert_eq!(marked("", "*"), "");
     let both = format!("{blacklist}0xffffffffa0000000-0xffffffffa0001000\t?\n");
     assert_eq!(marked(&both, "*_*"), "open_mod vfs_read");
-    // What was there for booting has gone.
+    // Init functions are freed after boot and no longer match.
     let mut resolver = Resolver::new(&symbols, &source);
     resolver.blacklist = Blacklist::default().into();
     let list = "ffffffff81000104 vfs_read\n";
@@ -127,7 +128,7 @@ fn what_a_pattern_must_not_probe() {
         .collect();
     let write = ("vfs_write".to_owned(), Some(KnownRefusal::Untraceable));
     assert_eq!(names, [("vfs_read".to_owned(), None), write]);
-    // Whoever names it gets the kernel's own answer.
+    // A plain name is never marked: the kernel answers itself.
     assert_eq!(marked(blacklist, "vfs_read"), "");
 }
 
@@ -182,7 +183,7 @@ fn check(source: &Source) {
             "a=$retval:s64 b=%dx:s64",
         ),
         ("by_value uid.val two.b", "val=$arg2:u32 b=$arg4:s64"),
-        // These do not fit in the registers.
+        // These arguments do not fit in the registers.
         (
             "by_value large.a[1] late.b x",
             "a=+16($stack):s64 b=$arg6:s64 x=$arg11:s32",
@@ -256,7 +257,7 @@ fn by_dwarf() {
         ..Source::default()
     };
     check(&source);
-    // What binutils make of the place.
+    // Compares the place with binutils' line table.
     let offset = told_place(&source, "open_it:2 %di").unwrap().offset;
     let nm = Command::new("nm").arg(&object).output().unwrap();
     let nm = String::from_utf8(nm.stdout).unwrap();
@@ -290,7 +291,7 @@ fn by_dwarf() {
         error.contains("has no code in line 200 from its name; line "),
         "{error}"
     );
-    // An empty one, between two that have some.
+    // Line 2 is empty, between two lines with code.
     let error = told_place(&source, "by_value:2").unwrap_err();
     assert!(error.ends_with("; lines 1 and 3 have"), "{error}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests, with files like those of tracefs.
+//! Tests with files like those of tracefs.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn words_for_the_kernel() {
             .contains("ferrotrace_kprobe_events")
     );
     let own = std::process::id();
-    // All of its threads.
+    // All threads of the process.
     let thread = nix::unistd::gettid();
     let both = told(&format!("if pid!={own}")).unwrap();
     assert!(both.contains(&format!("common_pid != {own}")), "{both}");
@@ -99,7 +99,7 @@ fn a_directory_like_that_of_tracefs() {
     assert_eq!(add(plain.clone()).unwrap(), ["a_b"]);
     assert_eq!(stock.list().unwrap()[0].name, "a_b");
     assert!(matches!(add(plain.clone()), Err(Error::Exists(_))));
-    // Those before one that is refused are there.
+    // Probes before a refused one remain registered.
     let on_return = wanted(Kind::Return, "r", "f", None, "");
     let (names, result) = stock.add(&[on_return.clone(), on_return, plain]);
     assert_eq!(names, ["r"]);
@@ -122,7 +122,7 @@ fn a_directory_like_that_of_tracefs() {
         "r:ferrotrace/u /etc/passwd:0x12 __comm=$comm:string __ret=$retval:x64\n\
         p:ferrotrace/u__entry /etc/passwd:0x12\n"
     );
-    // Without symbols a place stays as it is.
+    // Without symbols a place stays a file offset.
     assert_eq!(
         stock.list().unwrap()[2].place.to_string(),
         "/etc/passwd:0x12"

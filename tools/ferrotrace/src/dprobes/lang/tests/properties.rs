@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is printed is read as the same, and whatever the text, it is an error or a program.
+//! Properties of the parser: printed programs parse to equal programs, and any text gives an error
+//! or a program.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +16,7 @@ use super::*;
 use crate::elf::Elf;
 use crate::elf::Found;
 
-/// A library, and where it has instructions in its file.
+/// A library, its path, and the file offsets of its instructions.
 static LIBRARY: LazyLock<(TempDir, String, Vec<u64>)> = LazyLock::new(|| {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("lib.so");
@@ -38,7 +39,7 @@ static LIBRARY: LazyLock<(TempDir, String, Vec<u64>)> = LazyLock::new(|| {
     (dir, path.display().to_string(), starts)
 });
 
-/// An instruction of a point with `len` of them.
+/// Generates an instruction for a point of `len` instructions.
 fn insn(len: u32, locals: u32) -> impl Strategy<Value = Insn> {
     let op = prop::sample::select(OPS);
     (op, any::<u64>(), any::<u32>(), any::<bool>()).prop_map(move |(op, word, number, stack)| {
@@ -61,7 +62,7 @@ fn insn(len: u32, locals: u32) -> impl Strategy<Value = Insn> {
             Operand::Target => Insn::with(op, index(len)),
             Operand::Word => Insn::push(word),
             Operand::Number => Insn::with(op, number),
-            // What the program may not have.
+            // Programs may not have this operand.
             Operand::Later => Insn::from_stack(op),
             Operand::Bit => Insn::with(op, index(64)),
             Operand::Variable(scope) => Insn::with(op, index(count(scope))),
@@ -111,14 +112,14 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
             true => watch != 0,
             false => is_absolute,
         };
-        // Its depth is not known from there on, so that nothing takes too much.
+        // `ros` makes the stack's depth unknown, so that no later instruction takes too much.
         let first = Insn::at(Op::Ros, 0);
         let last = Insn::new(Op::Abort);
         Located {
             point: Point {
                 kind: kinds[watch],
                 watch_len: [0, 1, 4, 8][watch],
-                // Watchpoints have none.
+                // Watchpoints have no opcode.
                 opcode: opcode.filter(|_| watch == 0),
                 log_on_fault,
                 is_absolute,
@@ -175,7 +176,7 @@ fn program() -> impl Strategy<Value = Loadable> {
     })
 }
 
-/// One or two, with different names.
+/// Generates one or two programs with different names.
 fn all_programs() -> impl Strategy<Value = Vec<Loadable>> {
     prop::collection::vec(program(), 1..3).prop_map(|mut all| {
         all.dedup_by(|second, first| second.name == first.name);
@@ -186,7 +187,7 @@ fn all_programs() -> impl Strategy<Value = Vec<Loadable>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// What is printed is read as the same programs.
+    /// Printed programs parse to equal programs.
     #[test]
     fn printed_and_read(all in all_programs()) {
         let header = SetHeader { flags: UNSAFE_WRITES, ..SetHeader::default() };
@@ -197,14 +198,14 @@ proptest! {
         prop_assert_eq!(programs(&text, &[]), all);
     }
 
-    /// Whatever the text, it is an error or a program.
+    /// Any text is an error or a program.
     #[test]
     fn any_text(text in "[ -~\n\t]{0,200}") {
         let (source, file) = read(&text, &["a=b"]);
         render(&source, &file.diagnostics, true);
     }
 
-    /// The same for what is more like a program.
+    /// Text of a program's words is an error or a program.
     #[test]
     fn any_words(words in prop::collection::vec("name = |offset = |push|log|lv|r|,|:|\n|\n|\\(|-|[0-9]{1,3}|=|exit|jmp|x|mem|u8|\"|/\\*|é", 0..60)) {
         let (source, file) = read(&words.join(" "), &[]);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All that version 5 had, as it was written: each command, and each field of programs and points.
+//! The language of version 5: each command, and each field of programs and points.
 
 use super::*;
 
-/// Commands, after three words were pushed, with what they are here.
+/// Commands of version 5 and their opcodes. The test pushes three words before each.
 const COMMANDS: &[(&str, Op)] = &[
     // Control.
     ("nop", Op::Nop),
@@ -93,7 +93,7 @@ const COMMANDS: &[(&str, Op)] = &[
     ("copy tsp, 1", Op::CopyTsp),
     ("save", Op::Save),
     ("restore", Op::Restore),
-    // Registers, also those of the system.
+    // Registers, including system registers.
     ("push r, esp", Op::PushR),
     ("push r, cr0", Op::PushR),
     ("pop r, eax", Op::PopR),
@@ -138,7 +138,7 @@ const COMMANDS: &[(&str, Op)] = &[
     ("pop io, u16", Op::PopIo),
 ];
 
-/// Commands that version 5 did not have.
+/// Commands that version 5 lacks.
 const OURS: &[Op] = &[Op::PushTid, Op::PushTime, Op::Arm, Op::Disarm];
 
 #[test]
@@ -153,7 +153,7 @@ fn all_commands() {
     }
 }
 
-/// What a set has of a program with a line, as text.
+/// Returns the header and the point of a program with the given lines as debug text.
 fn shown(header: &str, point: &str) -> String {
     let text = format!("name = vmlinux\n{header}\noffset = f\n{point}\nexit\n");
     let programs = programs(&text, &[]);
@@ -182,7 +182,7 @@ fn all_fields_of_programs() {
         let shown = shown(line, "");
         assert!(shown.contains(shows), "{line}: {shown}");
     }
-    // What a program in user space is for, its name says too.
+    // The name of a user-space program implies its kind.
     for line in ["modtype = user", ""] {
         let text =
             format!("name = /bin/true\n{line}\naddress = 0x1000\nprobe = watchpoint\nexit\n");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Arguments and results: what a probe is told has to be what compilers do. Without optimisation DWARF says nothing of the entry of a
-//! function, so that the calling convention is all there is; with it, DWARF says where arguments are. Results are those of calls.
+//! Arguments and results: probes have to follow the compilers' calling convention. Without
+//! optimisation, DWARF has no locations at a function's entry, so only the convention is left. With
+//! optimisation, DWARF gives the locations. Results are those of calls.
 
 use super::*;
 
-/// Types of arguments and results, and what of them is read, if a probe can read it.
+/// Types of arguments and results, each with the member that a probe reads: "" for the value
+/// itself, "?" if a probe cannot read the type.
 const TYPES: &[(&str, &str)] = &[
     ("int", ""),
     ("char", ""),
@@ -61,7 +63,7 @@ struct array_of_structs { struct { short x; int y; } s[2]; };
 #define FUNCTION __attribute__((noipa))
 ";
 
-/// Numbers without an order that repeat each time.
+/// Pseudo-random numbers that repeat in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -74,7 +76,7 @@ impl Numbers {
     }
 }
 
-/// Functions: each has a result, and arguments.
+/// Returns functions: the type of the result and the types of the arguments.
 fn functions() -> Vec<(usize, Vec<usize>)> {
     let mut numbers = Numbers(1);
     let mut one = |_| {
@@ -84,7 +86,7 @@ fn functions() -> Vec<(usize, Vec<usize>)> {
         (result, arguments)
     };
     let mut all: Vec<_> = (0..80).map(&mut one).collect();
-    // Each type behind all others that are taken by registers, and as a result.
+    // Each type as several arguments, until the registers run out, and as a result.
     all.extend((0..TYPES.len()).map(|ty| (ty, vec![ty, 0, ty, 0, ty, 2])));
     all
 }
@@ -96,7 +98,7 @@ fn source(functions: &[(usize, Vec<usize>)]) -> String {
         let arguments = arguments.map(|(index, ty)| format!("{} a{index}", TYPES[*ty].0));
         let arguments: Vec<_> = arguments.collect();
         let result = TYPES[*result].0;
-        // Something that a function could do with each of them.
+        // A body that suits any type.
         text.push_str(&format!(
             "FUNCTION {result} f{number}({}) {{ static {result} r; __asm__ volatile(\"\" : : : \"memory\"); return r; }}\n",
             arguments.join(", ")
@@ -124,7 +126,7 @@ fn told_in(file: &Path, spec: &str) -> std::result::Result<String, String> {
     told(&source, spec)
 }
 
-/// The same by the convention and by DWARF.
+/// Places of arguments by convention and by DWARF agree.
 #[test]
 fn arguments_by_convention() {
     let dir = tempfile::tempdir().unwrap();
@@ -169,7 +171,7 @@ fn arguments_by_convention() {
     assert!(compared > 200, "{compared}");
 }
 
-/// Results, by what a function leaves in registers and in memory.
+/// Results in registers and in memory.
 #[test]
 fn results() {
     let dir = tempfile::tempdir().unwrap();
@@ -240,7 +242,8 @@ int main(void) {\n",
     }
 }
 
-/// The value that a probe would read: of `v=FETCH:TYPE`, with rax, rdx, whether rax points to the room, and that.
+/// Returns the value that a probe would read for `v=FETCH:TYPE`. `words` has rax, rdx, 1 if rax
+/// points to the result's memory, and that memory.
 fn read(told: &str, words: &[u64]) -> u64 {
     let (fetch, ty) = told.strip_prefix("v=").unwrap().split_once(':').unwrap();
     let word = match fetch {
@@ -275,7 +278,7 @@ fn read(told: &str, words: &[u64]) -> u64 {
     }
 }
 
-/// C++ passes what it must not copy by a pointer, and `this` first.
+/// C++ passes objects with a copy constructor by pointer, and `this` first.
 #[test]
 fn classes() {
     let dir = tempfile::tempdir().unwrap();
@@ -326,7 +329,7 @@ extern \"C\" outer::owner made(int i, outer::owner &from) { return from; }
             error.contains("has no member everywhere; it has x, y"),
             "{error}"
         );
-        // A result that is not copied has its place in the first register.
+        // The first register has the address of a result that is returned in memory.
         let made = format!("{}:made i from->b", out.display());
         assert_eq!(
             told(&Source::default(), &made).as_deref(),
@@ -336,7 +339,7 @@ extern \"C\" outer::owner made(int i, outer::owner &from) { return from; }
     }
 }
 
-/// What a compiler takes out of a function is not passed any more.
+/// Parameters that the compiler has removed are not passed.
 #[test]
 fn removed_parameters() {
     let dir = tempfile::tempdir().unwrap();
@@ -363,7 +366,7 @@ int outer(int n) { int v = n + 1; return inner(n, n + 100, &v); }
             let spec = format!("{}:{inner} {what}", file.display());
             told(&Source::default(), &spec)
         };
-        // Whatever comes first now.
+        // `used` is the first parameter now.
         let used = told("used");
         assert_eq!(used.as_deref(), Ok("used=$arg1:s32"), "{compiler} {inner}");
         let error = told("unused").unwrap_err();

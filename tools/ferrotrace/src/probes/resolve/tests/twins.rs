@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several functions of a name, and code that is not for x86-64.
+//! Several functions of one name, and code for other machines than x86-64.
 
 use super::*;
 
-/// In the first one `arg` is nowhere behind the call; lines that have code in the second one have none here.
+/// In this file `arg` is lost after the call. Line numbers with code in SECOND have none here.
 const FIRST: &str = "
 extern void elsewhere(void);
 static __attribute__((noinline, used)) long same(long arg) { elsewhere(); elsewhere(); elsewhere(); return 1; }
@@ -13,7 +13,7 @@ long first(void) { return same(3); }
 static __attribute__((noinline, used)) long later(int only_first) { elsewhere(); return 1; }
 ";
 
-/// In the second one it is.
+/// In this file `arg` is live after the call.
 const SECOND: &str = "
 extern void elsewhere(void);
 static __attribute__((noinline, used)) long same(long arg)
@@ -49,7 +49,7 @@ fn of_kernel(file: &Path) -> Source {
     }
 }
 
-/// What is told of the kernel's function, or of one in a program.
+/// Returns the results for a kernel function and for a function of a program.
 fn both(file: &Path, spec: &str) -> [std::result::Result<Wanted, String>; 2] {
     let of_program = format!("{}:{spec}", file.display());
     [
@@ -58,7 +58,7 @@ fn both(file: &Path, spec: &str) -> [std::result::Result<Wanted, String>; 2] {
     ]
 }
 
-/// The places of the functions of a name, in their order.
+/// Returns the places that an error lists, in its order.
 fn places(error: &str) -> Vec<String> {
     let places = error
         .split([' ', ',', ':'])
@@ -71,17 +71,17 @@ fn the_lowest_one_decides_in_the_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let file = build(dir.path());
     let told = |spec: &str| wanted(&of_kernel(&file), spec);
-    // Behind the last call.
+    // After the last call.
     let error = told("same+30 arg").unwrap_err();
     assert!(
         error.contains("arg is not in a register") && error.contains("--vmlinux"),
         "{error}"
     );
-    // All of the first one is in one line.
+    // All code of the first function is in one line.
     let error = told("same:5").unwrap_err();
     assert!(error.contains("has no code in line 5"), "{error}");
     assert!(told("same:0").is_ok());
-    // Of this the second file has the lower one.
+    // Here the second file's function has the lower address.
     assert_eq!(
         told("later only_second").unwrap().args,
         "only_second=$arg1:s32"
@@ -120,7 +120,7 @@ fn in_a_program_a_place_decides() {
     });
     let found: Vec<_> = found.collect();
     assert_eq!(found, [[false, true], [true, false]]);
-    // A pattern has all of them.
+    // A pattern matches all of them.
     let symbols = Symbols::parse(KALLSYMS);
     let source = Source::default();
     let mut resolver = Resolver::new(&symbols, &source);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parameters within functions: what a probe is told has to be what the compiler has told the assembler. Statements of assembly name
-//! their operand in a comment, and the place where it is in a label.
+//! Parameters within functions: probes have to use the operands that the compiler gave the
+//! assembler. Assembly statements name their operand in a comment and their place in a label.
 
 use super::*;
 
@@ -84,13 +84,14 @@ __attribute__((optimize(\"O0\"))) long passed(long a, long b, long c, long d, lo
 }
 ";
 
-/// A file, and the assembly that it was made of.
+/// Builds a file; returns its path and its assembly.
 fn build(dir: &Path, compile: &[&str], args: &[&str], out: &str) -> (PathBuf, String) {
     let run = |args: &[&str]| {
         let mut gcc = Command::new("gcc");
         assert!(gcc.current_dir(dir).args(args).status().unwrap().success());
     };
-    // A label has to be there once, and the copy of a function that is not inlined has none of its own.
+    // A label must be unique, but the inlined code and the out-of-line copy both have this one: no
+    // label here.
     let source = SOURCE.replace(
         "HERE(in_inlined_%=, \"r\", first)",
         "__asm__ volatile(\"nop # OPERAND in_inlined %0\" : : \"r\"(first))",
@@ -115,7 +116,7 @@ fn build(dir: &Path, compile: &[&str], args: &[&str], out: &str) -> (PathBuf, St
     (dir.join(out), assembly)
 }
 
-/// Addresses of symbols.
+/// Returns the addresses of symbols.
 fn symbols_of(file: &Path) -> BTreeMap<String, u64> {
     let nm = Command::new("nm").arg(file).output().unwrap();
     let text = String::from_utf8(nm.stdout).unwrap();
@@ -127,7 +128,7 @@ fn symbols_of(file: &Path) -> BTreeMap<String, u64> {
     known.collect()
 }
 
-/// What the compiler has put in for `%0` at a label, as a probe has it.
+/// Returns the operand that the compiler put in for `%0` at a label, in the syntax of probes.
 fn operand(assembly: &str, label: &str) -> String {
     let mark = format!("# OPERAND {label} ");
     let line = assembly.lines().find(|line| line.contains(&mark)).unwrap();
@@ -144,7 +145,7 @@ fn check(file: &Path, assembly: &str) {
     let symbols = symbols_of(file);
     let source = Source {
         vmlinux: Some(file.to_owned()),
-        // Where nothing runs.
+        // No running kernel.
         root: file.into(),
         ..Source::default()
     };
@@ -178,20 +179,22 @@ fn check(file: &Path, assembly: &str) {
         told_at("on_stack", "in_on_stack", "second"),
         Ok(format!("second=+{place}:s64"))
     );
-    // It is not there yet before the function has put it there.
+    // Before the function stores the parameter, memory does not have it.
     for early in [1, 4, 5] {
         let error = told(&source, &format!("in_memory+{early} second")).unwrap_err();
         assert!(error.contains("second is not in a register"), "{error}");
     }
-    // What the caller has stored is there from the start, behind the return address and what has been pushed.
+    // A parameter on the caller's stack is readable from the start, above the return address and
+    // pushed registers.
     let early = told(&source, "passed+1 second");
     assert_eq!(early.as_deref(), Ok("second=+16(%sp):s64"));
-    // Behind the call nothing keeps it.
+    // After the call no register or memory keeps it.
     let error = told_at("gone", "in_gone", "first").unwrap_err();
     assert!(error.contains("first is not in a register"), "{error}");
     let error = told_at("kept", "in_kept", "third").unwrap_err();
     assert!(error.contains("no parameter third"), "{error}");
-    // A function that is also inlined somewhere has its code in an entry without a name; its line is that of the other one.
+    // The out-of-line copy of an inlined function has a DWARF entry without name or line; its
+    // abstract origin has both.
     let names = told(&source, "inlined second").unwrap();
     assert_eq!(names, "second=$arg2:s32");
     let place = told_place(&source, "inlined:3 first").unwrap();
@@ -204,7 +207,7 @@ fn check(file: &Path, assembly: &str) {
             .next_back(),
         Some("s64")
     );
-    // In the part that has been split off there is none of the function's own places.
+    // The split-off part has none of the function's own places.
     let beyond = told(&source, "split+100000 first").unwrap_err();
     assert!(beyond.contains("first is not in a register"), "{beyond}");
 }
@@ -221,7 +224,7 @@ fn in_a_library() {
     check(&file, &assembly);
 }
 
-/// Modules of the kernel are not linked before they are loaded, and what is told of frames is for debuggers alone.
+/// Kernel modules are relocatable files, and only `.debug_frame` describes their frames.
 #[test]
 fn in_a_module() {
     let dir = tempfile::tempdir().unwrap();
@@ -230,7 +233,8 @@ fn in_a_module() {
     check(&file, &assembly);
 }
 
-/// What was taken out of a module has its sections of code without contents, and compressed files have the same as others.
+/// In a file of separate debugging information the code sections have no contents. Compressed
+/// sections read as uncompressed ones.
 #[test]
 fn in_what_was_taken_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -258,7 +262,7 @@ fn in_what_was_taken_out() {
         };
         told(&source, "kept first").unwrap_err()
     };
-    // All functions would be in the same place.
+    // Without relocations all functions would be in the same place.
     run("objcopy", &["-R", ".rela.debug*", "within.ko", "bare.ko"]);
     assert!(
         error("bare.ko").contains("does not say in which sections"),
@@ -282,17 +286,17 @@ fn in_what_was_taken_out() {
     );
 }
 
-/// Where the contents of compressed debugging information begin in a file.
+/// Returns the file offset of the compressed contents of `.debug_info`.
 fn contents_at(bytes: &[u8]) -> usize {
     use object::Object;
     use object::ObjectSection;
     let file = object::File::parse(bytes).unwrap();
     let info = file.section_by_name(".debug_info").unwrap();
-    // Behind what says how they are compressed.
+    // After the compression header.
     usize::try_from(info.file_range().unwrap().0).unwrap() + 24
 }
 
-/// A system that has BTF, and its kernel, with DWARF, where distributions have it.
+/// Finds the running kernel's BTF and its DWARF image in the distributions' directories.
 #[test]
 fn of_what_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -338,7 +342,7 @@ fn of_what_runs() {
     fs::write(&notes, &text).unwrap();
     assert_eq!(told(&source, &spec), good);
     assert!(told_place(&source, "kept:3").unwrap().offset != 0);
-    // Another build of it, whether it is found or named.
+    // Another build is refused, whether found or named.
     text[19] = 5;
     fs::write(&notes, &text).unwrap();
     let named = Source {
