@@ -45,9 +45,10 @@ while read -r name; do
 	*)
 		# the rounds are many, and mostly waiting
 		if [ "$name" = churn.rounds ]; then echo 1 >/sys/kernel/rcu_expedited; fi
+		ms=
 		check "$name" in_module "$name"
 		echo 0 >/sys/kernel/rcu_expedited
-		echo "# $ms ms ${said[*]:1}"
+		if [ "$ms" ]; then echo "# $ms ms ${said[*]:1}"; fi
 		;;
 	esac
 done <$SELF/cases
