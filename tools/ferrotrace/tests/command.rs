@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands that run while something is recorded, units, and what all commands have.
+//! Commands that run during a recording, units, and options that all commands share.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ use crate::common::stdout;
 use crate::common::succeed;
 use crate::common::wait;
 
-/// `relay record -- COMMAND` of an idle channel.
+/// Returns `relay record -- COMMAND` of an idle channel.
 fn record(channel: &Channel, args: &[&str], command: &[&str]) -> Command {
     let mut record = channel.record(&["--no-partial"]);
     record.args(args).arg("--").args(command);
@@ -36,7 +36,8 @@ fn channel() -> Channel {
     channel
 }
 
-/// Somebody else may have made it: only its own files are shown. And the descriptions of thousands of types are all read.
+/// Metadata of an untrusted recording names only files of its directory. The descriptions of
+/// thousands of types are all read.
 #[test]
 fn what_a_recording_names_and_how_much_it_describes() {
     let types: String = (0..20_000)
@@ -77,7 +78,7 @@ fn a_recording_of_links_and_fifos() {
         let _ = fs::rename(&path, &elsewhere);
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         match name {
-            // Without it there are numbers.
+            // Without kallsyms the report has numbers.
             "kallsyms" => drop(succeed(&mut recording.merge(&[]))),
             _ => refused("a symbolic link, which is not followed"),
         }
@@ -114,7 +115,8 @@ fn the_exit_status_is_that_of_the_command() {
     );
 }
 
-/// The command runs while the channel is recorded, sees its own options and its own streams, and can be interrupted.
+/// The command runs during the recording, sees its own options and streams, and has no signals
+/// blocked.
 #[test]
 fn the_command_is_left_alone() {
     let channel = channel();
@@ -140,7 +142,7 @@ fn a_signal_or_the_time_ends_the_command_too() {
         let child = start(&mut record(&channel, args, &["sleep", "1000"]));
         if !by_time {
             wait(|| exists(&channel.out.join("metadata.json")));
-            // The command is started after that.
+            // The command starts after that.
             channel.wait_for(0, 4);
             interrupt(&child);
         }
@@ -177,7 +179,7 @@ fn channels_are_found() {
         fs::copy(fast.root.path().join("relay").join(cpu), &to).unwrap();
         fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
     }
-    // These are none.
+    // These files belong to no channel.
     fs::write(root.join("deep/version7"), "7").unwrap();
     fs::create_dir(root.join("deep/cpu9")).unwrap();
     let list = |args: &[&str]| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs that count what they execute, with the compilers that there are, and their counters as the kernel has them.
+//! Programs that count their own execution, built by each installed compiler, and their counters in
+//! the kernel's format.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -86,7 +87,7 @@ static inline int shared(int n)
 }
 "#;
 
-/// The libgcov of a newer glibc needs it.
+/// Stub that the libgcov of a newer glibc needs.
 const STUB: &str = "
 long strtol(const char *, char **, int);
 __attribute__((weak)) long __isoc23_strtol(const char *text, char **end, int base)
@@ -110,7 +111,7 @@ fn output(program: &str, args: &[&str]) -> Option<String> {
 }
 
 impl Compiler {
-    /// GCC, if it is there with what it needs.
+    /// Returns GCC, if it is installed with libgcov and gcov.
     pub fn gcc(suffix: &str) -> Option<Self> {
         let name = format!("gcc{suffix}");
         let library = output(&name, &["-print-file-name=libgcov.a"])?;
@@ -124,7 +125,7 @@ impl Compiler {
         .filter(|compiler| compiler.library.is_file())
     }
 
-    /// LLVM of a version, likewise.
+    /// Returns LLVM of a major version, if it is installed.
     pub fn clang(major: u32) -> Option<Self> {
         let name = format!("clang-{major}");
         let resources = output(&name, &["-print-resource-dir"])?;
@@ -141,12 +142,12 @@ impl Compiler {
         })
     }
 
-    /// The system's, which every developer has.
+    /// Returns the system's GCC, which every developer has.
     pub fn system() -> Self {
         Self::gcc("").expect("gcc and gcov are needed")
     }
 
-    /// All that are there.
+    /// Returns all installed compilers.
     pub fn all() -> Vec<Self> {
         let numbered = (9..=20).filter_map(|major| Self::gcc(&format!("-{major}")));
         let mut all: Vec<_> = [Self::system()].into_iter().chain(numbered).collect();
@@ -159,7 +160,7 @@ impl Compiler {
     }
 }
 
-/// A program that was built, and may have run.
+/// A built program, which may have run.
 pub struct Build {
     pub dir: PathBuf,
     pub objects: Vec<PathBuf>,
@@ -172,7 +173,7 @@ impl Build {
         Self::below(compiler, OsStr::new("build"))
     }
 
-    /// In a directory with that name.
+    /// Builds in a directory with that name.
     pub fn below(compiler: &Compiler, name: &OsStr) -> Self {
         let root = TempDir::new().unwrap();
         let dir = root.path().canonicalize().unwrap().join(name);
@@ -206,7 +207,7 @@ impl Build {
         succeed(&mut link);
     }
 
-    /// With the kernel's options.
+    /// Compiles a file with the kernel's options.
     pub fn compile(&self, file: &str) {
         let mut compile = Command::new(&self.compiler.name);
         compile.current_dir(&self.dir);
@@ -230,7 +231,7 @@ impl Build {
         }
     }
 
-    /// The counters as the kernel's one file has them.
+    /// Returns the counters in the format of the kernel's dump file.
     pub fn dump(&self) -> Vec<u8> {
         let objects = self.objects.iter();
         let dumps =
@@ -244,7 +245,7 @@ impl Build {
         path
     }
 
-    /// A directory as the kernel's, with the one file and the tree.
+    /// Makes a directory like the kernel's, with the dump file and the tree.
     pub fn debugfs(&self) -> PathBuf {
         let dir = self.dir.join("debug/gcov");
         fs::create_dir_all(&dir).unwrap();
@@ -265,7 +266,7 @@ fn succeed(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {text}");
 }
 
-/// An object in the one file.
+/// Returns one object of a dump file.
 pub fn dump(name: &Path, counters: &[u64]) -> Vec<u8> {
     let name = name.as_os_str().as_bytes();
     let mut bytes = Vec::new();
@@ -281,7 +282,7 @@ pub fn dump(name: &Path, counters: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The counters of each function in a `.gcda` file, read without any of the command's code.
+/// Returns the counters of each function in a `.gcda` file, read without any of the command's code.
 pub fn counters(gcda: &[u8]) -> Vec<Vec<u64>> {
     let word = |at: usize| u32::from_le_bytes(gcda[at..at + 4].try_into().unwrap());
     assert_eq!(word(0).to_be_bytes(), *b"gcda");

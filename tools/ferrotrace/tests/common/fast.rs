@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A simulated fast channel, and records that show by themselves whether they are whole.
+//! A simulated fast channel, and records that a reader can check for damage.
 
 use std::fs;
 use std::fs::File;
@@ -27,7 +27,7 @@ pub const LARGE: Shape = Shape {
     overwrite: false,
 };
 
-/// A record that shows by itself whether it is whole.
+/// Returns a record whose length and contents follow from its number.
 pub fn numbered(number: u64) -> Record {
     let len = usize::try_from(8 + number * 7 % 90).unwrap();
     Record {
@@ -48,7 +48,7 @@ pub fn records_in(path: &Path) -> Vec<Record> {
     records
 }
 
-/// Checks that the records are in ascending order and whole. Returns how many there are.
+/// Checks that the records are in ascending order and undamaged. Returns their number.
 pub fn check_whole(records: &[Record]) -> usize {
     let mut last = None;
     for record in records {

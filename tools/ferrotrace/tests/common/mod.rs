@@ -2,9 +2,11 @@
 
 //! A relay directory made of ordinary files, and the command run on it.
 //!
-//! Ordinary files can be mapped too, and poll always reports them as ready. But nothing is ever
-//! consumed: not by reading, and the `.consumed` file only keeps the last number written. So the
-//! tests check the recording to know how far it has come, and leave out the unfinished sub-buffer.
+//!
+//! Ordinary files can be mapped too, and poll always reports them as ready. But the reader consumes
+//! nothing: reading leaves the data, and the `.consumed` file only keeps the last number written.
+//! So the tests follow the recording's progress in its files and leave out the unfinished
+//! sub-buffer.
 
 use std::fs;
 use std::fs::File;
@@ -43,7 +45,7 @@ format:
 
 pub const RECORD: usize = 40;
 
-/// A record as [`FORMAT`] describes it.
+/// Returns a record in the layout of [`FORMAT`].
 pub fn record(time: u64, cpu: u32, pid: i32, comm: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(time.to_ne_bytes());
@@ -64,7 +66,7 @@ pub struct Channel {
     _root: TempDir,
 }
 
-/// One CPU of it.
+/// One CPU of a channel.
 pub struct Cpu {
     data: File,
     produced: File,
@@ -91,7 +93,7 @@ impl Channel {
         }
     }
 
-    /// Adds a CPU whose counters are `count`.
+    /// Adds a CPU with produced and consumed counts of `count`.
     pub fn cpu(&self, cpu: u32, count: usize) -> Cpu {
         let path = |suffix: &str| self.dir.join(format!("cpu{cpu}{suffix}"));
         let counter = |suffix: &str| {
@@ -104,7 +106,7 @@ impl Channel {
             fs::write(path(".padding"), [0; N * 8]).unwrap();
             File::options().write(true).open(path(".padding")).unwrap()
         });
-        // The relay file comes last, since the recorder looks for it.
+        // The relay file is created last, since the recorder looks for it.
         let data = File::create(path(".new")).unwrap();
         data.set_len((SUBBUF * N).try_into().unwrap()).unwrap();
         fs::rename(path(".new"), path("")).unwrap();
@@ -150,7 +152,7 @@ impl Channel {
 }
 
 impl Cpu {
-    /// The most data one sub-buffer takes.
+    /// Returns the most data that one sub-buffer takes.
     pub fn room(&self) -> usize {
         SUBBUF - self.header
     }
@@ -186,7 +188,7 @@ pub fn ferrotrace() -> Command {
     command
 }
 
-/// The longest that anything may take on a busy machine.
+/// Time limit of any step on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn wait(until: impl Fn() -> bool) {
@@ -218,7 +220,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Runs a command that must succeed, and returns what it printed.
+/// Runs a command that must succeed, and returns its output.
 pub fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -238,7 +240,7 @@ pub fn exists(path: &Path) -> bool {
     path.try_exists().unwrap()
 }
 
-/// The same command, whose files must not have more than 5 KiB: a write beyond fails with EFBIG,
+/// Returns the command with a limit of 5 KiB for its files: a longer write fails with EFBIG,
 /// without a signal.
 pub fn with_small_files(command: &Command) -> Command {
     let script = "trap '' XFSZ; ulimit -f 5; exec \"$0\" \"$@\"";

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::ferrotrace;
 
-/// The moment on two clocks in their metadata.
+/// Time of the recording's start on two clocks.
 pub const UNIX: u64 = 1_700_000_000_000_000_500;
 pub const MONOTONIC: u64 = 400;
 
@@ -26,7 +26,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Makes one of `files`, those of CPU 0, 1 ...; `records` is "plain" or "fast".
+    /// Makes a recording of `files` for CPUs 0, 1 and so on; `records` is "plain" or "fast".
     pub fn new(records: &str, format: &str, files: &[Vec<u8>]) -> Self {
         let root = TempDir::new().unwrap();
         let dir = root.path().join("rec");
@@ -60,7 +60,7 @@ impl Recording {
         fs::write(self.dir.join("metadata.json"), metadata.to_string()).unwrap();
     }
 
-    /// A path that is not in the recording.
+    /// Returns a path outside the recording.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
@@ -87,7 +87,7 @@ format:
 \tfield:u64 duration;\toffset:8;\tsize:8;\tsigned:0;
 ";
 
-/// A CPU runs another thread from then on.
+/// Returns a record of a switch from thread `prev` to `next`.
 pub fn switch(time: u64, prev: i32, next: i32, comm: &str) -> Vec<u8> {
     let mut data = [prev.to_ne_bytes(), next.to_ne_bytes()].concat();
     data.extend(comm.as_bytes());
@@ -95,7 +95,7 @@ pub fn switch(time: u64, prev: i32, next: i32, comm: &str) -> Vec<u8> {
     fast(1, 0, Some(time), &data)
 }
 
-/// A call that has ended, and how long it took.
+/// Returns a record of a finished call with its duration.
 pub fn call(time: u64, pid: i32, duration: u64) -> Vec<u8> {
     let mut data = pid.to_ne_bytes().to_vec();
     data.extend([0; 4]);
@@ -103,7 +103,7 @@ pub fn call(time: u64, pid: i32, duration: u64) -> Vec<u8> {
     fast(2, 0, Some(time), &data)
 }
 
-/// A record of a fast channel.
+/// Returns a record of a fast channel.
 pub fn fast(ty: u16, flags: u16, time: Option<u64>, data: &[u8]) -> Vec<u8> {
     let flags = flags | if time.is_some() { TIMED } else { 0 };
     let mut bytes = u32::try_from(data.len()).unwrap().to_ne_bytes().to_vec();

@@ -36,7 +36,7 @@ pub struct Writer {
     nested: u64,
 }
 
-/// A record that has been reserved.
+/// A reserved record.
 pub struct Slot {
     at: usize,
     record: Record,
@@ -46,7 +46,7 @@ impl Writer {
     /// Creates the file of a buffer whose positions begin at `start`, a multiple of a sub-buffer.
     pub fn create(path: &Path, cpu: u32, shape: Shape, start: u64) -> Self {
         let len = abi::DATA + usize::try_from(shape.size()).unwrap();
-        // Under another name until it is complete.
+        // The file has another name until it is complete.
         let new = path.with_extension("new");
         let file = File::options()
             .read(true)
@@ -104,7 +104,7 @@ impl Writer {
         abi::DATA + usize::try_from(position % self.shape.size()).unwrap()
     }
 
-    /// Reserves a record; `None` if it is lost.
+    /// Reserves a record; returns `None` if the record is lost.
     pub fn reserve(&mut self, record: Record) -> Option<Slot> {
         let header = Self::header(&record, 0);
         let left = self.shape.subbuf_size - self.position % self.shape.subbuf_size;
@@ -134,7 +134,7 @@ impl Writer {
         self.nested += 1;
         self.position = from + header.size();
         self.set_reserve();
-        // The place is reserved before it is written to.
+        // The reservation becomes visible before the data.
         fence(Ordering::Release);
         if !fits {
             let header = Header {
@@ -165,13 +165,13 @@ impl Writer {
         }
     }
 
-    /// Commits the last reserved record that is still open.
+    /// Commits the last open record.
     pub fn commit(&mut self) {
         self.nested -= 1;
         self.set_reserve();
     }
 
-    /// Reserves, writes and commits a record. Returns whether it was written.
+    /// Reserves, writes and commits a record. Returns true if the record was written.
     pub fn write(&mut self, record: Record, flags: u16) -> bool {
         let Some(slot) = self.reserve(record) else {
             return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Dumps that are damaged, or do not belong to the objects that are there.
+//! Dumps that are damaged, or do not belong to the present objects.
 
 use std::fs;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn dump_of(build: &Build, counters: &[Vec<u64>]) -> std::path::PathBuf {
     path
 }
 
-/// With little memory, so that a lie about a length cannot be believed.
+/// A memory limit makes an allocation of a false length fail.
 #[test]
 fn lengths_that_are_lies() {
     let dir = TempDir::new().unwrap();
@@ -124,7 +124,7 @@ fn lengths_that_are_lies() {
         command.args(["cov", "report"]).arg(&path);
         has(&fail(&mut command), &["not a dump of counters", part]);
     }
-    // Endless input that is no dump is not read up to its end.
+    // The command stops reading endless input that is no dump.
     has(
         &fail(&mut cov(&["report", "/dev/zero"])),
         &["a file name of 0 bytes"],
@@ -186,7 +186,7 @@ fn objects_that_are_left_out() {
         &stderr(&output),
         &["warning: 3 of 5 objects are left out", "/nowhere/a.gcda"],
     );
-    // Nothing is left to go on with.
+    // No object is left to report.
     fs::write(&path, dump(Path::new("/nowhere/a.gcda"), &[1])).unwrap();
     has(
         &fail(cov(&["report", "--keep-going"]).arg(&path)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where files are looked for, and where they are written.
+//! Search paths of input files, and paths of output files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -67,7 +67,7 @@ fn odd_names() {
     }
 }
 
-/// A module that is built outside of the tree may be called so.
+/// Modules that are built outside the tree can have such names.
 #[test]
 fn names_that_lead_elsewhere() {
     let build = Build::new(&Compiler::system());
@@ -76,7 +76,7 @@ fn names_that_lead_elsewhere() {
     let all = counters(&fs::read(&build.objects[0]).unwrap()).concat();
     let path = build.dir.join("dump");
     let out = build.dir.join("out/out");
-    // A name that is relative belongs to no directory that is known: it is that of the command.
+    // The second name is relative: the command resolves it from its own directory.
     let above =
         Path::new("../../../../../../../../../../..").join(object.strip_prefix("/").unwrap());
     for name in [object, above] {

@@ -43,7 +43,7 @@ fn the_running_kernel() {
         &["nothing was executed of 3 other files"],
     );
 
-    // The build directory was built again since.
+    // The build directory was rebuilt after the dump.
     let object = below(&dir, &build.objects[0]);
     let mut other = fs::read(&object).unwrap();
     other[8] ^= 1;

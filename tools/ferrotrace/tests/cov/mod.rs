@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Coverage, with programs in place of the kernel: what they count goes through the one file, and has to come out as the
-//! compiler's own files say.
+//! Coverage, with programs in place of the kernel. Their counters pass through the dump file and
+//! must equal those in the compiler's own files.
 //!
-//! All versions of GCC and LLVM that are found take part; gcc itself has to be there. What needs lcov, genhtml or gcovr is
-//! skipped without them.
+//!
+//! All installed versions of GCC and LLVM take part; GCC itself is required. Tests that need lcov,
+//! genhtml or gcovr are skipped without them.
 
 mod damaged;
 mod files;
@@ -37,7 +38,7 @@ fn has(message: &str, parts: &[&str]) {
     }
 }
 
-/// Whether a program is there. Says so if it is not.
+/// Returns true if a program is installed; prints a message otherwise.
 fn have(program: &str) -> bool {
     let have = Command::new(program).arg("--version").output().is_ok();
     if !have {
@@ -46,7 +47,7 @@ fn have(program: &str) -> bool {
     have
 }
 
-/// A file below the directory into which the files of a dump were written.
+/// Returns the path of an object's file below the output directory of a dump.
 fn below(dir: &Path, object: &Path) -> PathBuf {
     dir.join(object.strip_prefix("/").unwrap())
 }

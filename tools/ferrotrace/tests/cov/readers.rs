@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Other programs say the same of what is written: gcov of each compiler, lcov, gcovr.
+//! Output that other programs read: gcov of each compiler, lcov, gcovr.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::common::stderr;
 use crate::common::stdout;
 use crate::common::succeed;
 
-/// What a compiler's own program says of an object. How often the program ran and the files' names are left out.
+/// Returns the report of a compiler's own gcov, without its header lines (run counts, file names).
 fn gcov(build: &Build, gcda: &Path) -> String {
     let compiler = &build.compiler;
     let mut command = Command::new(&compiler.gcov);
@@ -65,7 +65,7 @@ fn the_compilers_own_files() {
     }
 }
 
-/// The lines, functions and branches of a tracefile, for one file: `DA:`, `FN:`, `FNDA:` and `BRDA:` records.
+/// Returns the `DA:`, `FN:`, `FNDA:` and `BRDA:` records of a tracefile for one file.
 fn records(tracefile: &str, file: &str) -> BTreeSet<String> {
     let mut lines = tracefile
         .lines()
@@ -79,7 +79,8 @@ fn records(tracefile: &str, file: &str) -> BTreeSet<String> {
     wanted.map(str::to_owned).collect()
 }
 
-/// lcov's own capture of the compiler's files, and our tracefile from the dump, have the same records.
+/// lcov's own capture of the compiler's files has the same records as the command's tracefile from
+/// the dump.
 #[test]
 fn the_tracefile_that_lcov_makes() {
     if !have("lcov") {
@@ -133,7 +134,7 @@ fn the_tracefile_that_lcov_makes() {
     }
 }
 
-/// gcovr finds the files that were written, and says the same of them.
+/// gcovr finds the written files and reports the same counts.
 #[test]
 fn the_report_that_gcovr_makes() {
     if !have("gcovr") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reports: lines, functions, what a test executed, and programs that show them.
+//! Reports: lines, functions, coverage of one test, and programs that show them.
 
 use std::fs;
 use std::fs::File;
@@ -55,7 +55,7 @@ fn lines_and_functions() {
     }
 }
 
-/// A header with two functions of one name, for an object each.
+/// A header with two functions of one name, one for each object.
 #[test]
 fn functions_of_one_name() {
     let build = Build::new(&Compiler::system());
@@ -67,7 +67,7 @@ fn functions_of_one_name() {
     let header = format!("#ifdef MAIN\n{shared}\n#else\n{shared}\n#endif\n");
     fs::write(build.dir.join("shared.h"), header).unwrap();
     build.make();
-    // work.c does not call its own for so few.
+    // With this argument work.c does not call its own.
     build.run(&["1"]);
     let dump = build.save_dump("saved.dump");
     let document = report(&[], &[&dump]);
@@ -110,7 +110,7 @@ fn what_a_test_executed() {
         &["warning", "main.gcda", "became smaller", "reset"],
     );
 
-    // An object in only one of them.
+    // An object that only one dump has.
     let bytes = build.dump();
     let first = bytes.len() - dump(&build.objects[1], &[]).len() - 8 * work_counters(&build);
     let part = build.dir.join("part.dump");
@@ -143,7 +143,8 @@ fn tables() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], format!("below {}:", build.dir.display()));
     has(lines[1], &["lines", "functions", "file"]);
-    // The least is executed of shared.h or work.c, depending on the compiler; all of nothing.
+    // The table is sorted by percentage. The compiler decides which of shared.h and work.c has
+    // less.
     let percent = |line: &str| {
         let cell = line.split_whitespace().nth(1).unwrap();
         cell.trim_end_matches('%').parse::<f64>().unwrap()
@@ -163,7 +164,7 @@ fn tables() {
     assert_eq!(stdout(&succeed(&mut command)), table(&[]));
 }
 
-/// A kernel that is built in a directory of its own names its sources relative to the source tree.
+/// A kernel with a separate build directory names its sources relative to the source tree.
 #[test]
 fn sources_in_another_tree() {
     let build = Build::new(&Compiler::system());
@@ -241,7 +242,7 @@ fn programs() {
         &fail(&mut with(&stamp)),
         &["stamp mismatch with notes file"],
     );
-    // None at all.
+    // No object at all.
     let empty = build.dir.join("empty");
     fs::create_dir(&empty).unwrap();
     let mut command = cov(&["report"]);
