@@ -55,7 +55,7 @@ fn babeltrace(trace: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The events of a trace, one on each line, with times as numbers.
+/// Reads the events of a trace, one a line, with times as numbers.
 fn read(trace: &Path) -> Vec<String> {
     read_by(Command::new("babeltrace2"), trace)
 }
@@ -83,7 +83,7 @@ fn trace_as(recording: &Recording, format: &str) -> PathBuf {
     path
 }
 
-/// `{ a, b }`, and `{ }` for none.
+/// Returns `{ a, b }`, or `{ }` for no members.
 fn braces(members: &[String]) -> String {
     match members {
         [] => "{ }".to_owned(),
@@ -107,7 +107,7 @@ fn hex(byte: &u8) -> String {
     format!("0x{byte:X}")
 }
 
-/// One event: its type, its data, and what babeltrace2 shows.
+/// An event: its type, its data, and its text in babeltrace2.
 #[derive(Clone, Debug)]
 struct Sample {
     ty: u16,
@@ -132,7 +132,7 @@ fn kinds() -> impl Strategy<Value = Sample> {
         data.extend(ip.to_ne_bytes());
         let mut text = [0; 16];
         text[..comm.len()].copy_from_slice(comm.as_bytes());
-        // What follows the first NUL is ignored.
+        // Readers ignore bytes after the first NUL.
         if let Some(after) = text.get_mut(comm.len() + 1..) {
             after.fill(b'x');
         }
@@ -186,7 +186,7 @@ fn blob() -> impl Strategy<Value = Sample> {
     })
 }
 
-/// The type is unknown, or the data is too short for its description.
+/// Generates an event of unknown type, or with data too short for its description.
 fn unknown() -> impl Strategy<Value = Sample> {
     let data = prop::collection::vec(any::<u8>(), 0..40);
     (prop_oneof![Just(7u16), 2u16..5], data).prop_map(|(ty, data)| {
@@ -201,19 +201,19 @@ fn samples() -> impl Strategy<Value = Sample> {
     prop_oneof![4 => kinds(), 2 => variable(), 2 => blob(), 2 => unknown(), 1 => empty]
 }
 
-/// Records of one CPU: the nanoseconds since the previous record, or no time of its own.
+/// Generates records of one CPU: nanoseconds since the previous record, or no time of their own.
 fn cpu() -> impl Strategy<Value = Vec<(Option<u64>, Sample)>> {
     let time = prop_oneof![4 => (0u64..1000).prop_map(Some), 1 => Just(None)];
     prop::collection::vec((time, samples()), 0..30)
 }
 
-/// Writes the files, and returns what should be read.
+/// Writes the files, and returns the expected lines.
 fn record(cpus: &[Vec<(Option<u64>, Sample)>]) -> (Recording, Vec<String>) {
     let mut files = Vec::new();
     let mut shown = Vec::new();
     for (cpu, samples) in cpus.iter().enumerate() {
         let mut file = fast(0, PADDING, None, &[0xff; 24]);
-        // The first records without a time have that of the first record with one.
+        // Records before the first timed record take that record's time.
         let first = samples.iter().find_map(|(time, _)| *time);
         let mut now = None;
         for (time, sample) in samples {
@@ -249,7 +249,7 @@ proptest! {
         same(&read(&trace(&recording)), &shown);
     }
 
-    /// The same in version 2, where a name may be that of a type.
+    /// Version 2 of the format reads the same, except that a field may have a type's name.
     #[test]
     #[ignore = "needs babeltrace2 2.1, which make setup installs"]
     fn babeltrace_of_version_2(cpus in prop::collection::vec(cpu(), 1..5)) {
@@ -260,7 +260,8 @@ proptest! {
     }
 }
 
-/// A description of version 2 is a sequence of JSON objects; the streams are those of version 1.8.
+/// The description of version 2 is a sequence of JSON objects; the streams are those of version
+/// 1.8.
 #[test]
 fn versions_differ_in_the_description() {
     let (recording, _) = many(2, 2000, 10);
@@ -298,7 +299,7 @@ fn versions_differ_in_the_description() {
     }
 }
 
-/// One sample of each kind, again and again.
+/// Repeats one sample of each kind.
 fn many(cpus: usize, records: u64, step: u64) -> (Recording, Vec<String>) {
     let samples = |cpu: usize| {
         let number = u64::try_from(cpu).unwrap();
@@ -318,7 +319,7 @@ fn many(cpus: usize, records: u64, step: u64) -> (Recording, Vec<String>) {
     record(&cpus)
 }
 
-/// The heads of the packets of a stream: content size, packet size, begin, end, number, events
+/// Returns the headers of a stream's packets: content size, packet size, begin, end, number, events
 /// discarded, CPU.
 fn packets(stream: &Path) -> Vec<[u64; 7]> {
     let bytes = fs::read(stream).unwrap();
@@ -370,7 +371,7 @@ fn a_long_stream_has_many_packets() {
         }
         assert_eq!(last, 1000 + cpu + 100_000);
     }
-    // A part in the middle, which a reader finds by the packets' times.
+    // A range in the middle, which a reader finds by the packets' times.
     let (from, to) = ("1700000000.000060100", "1700000000.000060200");
     let args = ["--clock-seconds", "--begin", from, "--end", to];
     let output = succeed(&mut babeltrace(&trace, &args));
@@ -424,7 +425,7 @@ fn the_clock_has_the_epoch() {
     assert!(text.contains("Origin is Unix epoch: Yes"), "{text}");
 }
 
-/// The trace of another writer says the same.
+/// babeltrace2's copy of a trace reads the same.
 #[test]
 fn a_copy_by_babeltrace_is_the_same() {
     let (recording, shown) = many(3, 2000, 7);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace dprobes`, and the command under the name `dprobes`, where there is no engine.
+//! `ferrotrace dprobes`, and the command under the name `dprobes`, without an engine.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -110,7 +110,7 @@ fn programs_that_are_built() {
         out.contains("id = 7\n") && out.contains("L0:\n\tjmp L0\n"),
         "{out}"
     );
-    // What was not built is refused before the kernel is asked.
+    // The command refuses files that were not built before it asks the kernel.
     let (code, _, err) = run(&classic, &["-p", "user.dp"], dir.path());
     assert_eq!(code, Some(1));
     assert!(
@@ -125,7 +125,8 @@ fn gcc(dir: &Path, args: &str) {
     assert!(status.unwrap().success(), "{args}");
 }
 
-/// A library that other programs call, whose symbols are apart, with a function that has two namesakes there.
+/// Builds a stripped library with separate symbols; two functions there are named `f`, one
+/// exported.
 fn library(dir: &Path, returned: i32) {
     fs::write(dir.join("a.c"), "static __attribute__((noinline)) int f(int x) { return x * 3 + 1; }\nint first(int x) { return f(x) + f(x + 1); }\n").unwrap();
     let text = format!("int f(int x) {{ if (x > 5) return x * 7; return x ^ {returned}; }}\n");
@@ -142,7 +143,7 @@ fn library(dir: &Path, returned: i32) {
     objcopy(&["--strip-all", "lib.so"]);
 }
 
-/// The entry and the returns of a point are those of one function, whatever else has its name.
+/// The entry and the returns of a point belong to one function, even if others have its name.
 #[test]
 fn functions_of_one_name() {
     let dir = files();
@@ -166,7 +167,7 @@ fn functions_of_one_name() {
         err.contains("several symbols f, at 0x") && err.contains("(a.c)"),
         "{err}"
     );
-    // One of them by its place. The one that others see has two returns.
+    // The place selects one of them. The exported one has two returns.
     let places = err
         .split([' ', ',', ':'])
         .filter(|word| word.starts_with("0x"));
@@ -180,7 +181,7 @@ fn functions_of_one_name() {
         printed.iter().any(|(_, out, _)| *out == own),
         "{printed:?} {own}"
     );
-    // No function begins within one.
+    // No function begins inside another one.
     let inside = own
         .lines()
         .find_map(|line| line.strip_prefix("offset = "))
@@ -188,12 +189,13 @@ fn functions_of_one_name() {
     let (code, _, err) = print(inside, &symbols);
     assert_eq!(code, Some(1));
     assert!(err.contains("no function begins at this place"), "{err}");
-    // Bytes within an instruction.
+    // Offsets inside an instruction are refused.
     let refused = (1..8).filter(|distance| print(&format!("first + {distance}"), &[]).0 == Some(1));
     assert!(refused.count() != 0);
 }
 
-/// Symbols of another build say nothing, and what was built for a library is not loaded where another has come.
+/// Symbols of another build are refused. A program built for a library is not loaded if the library
+/// has changed.
 #[test]
 fn other_builds() {
     let dir = files();
@@ -214,7 +216,7 @@ fn other_builds() {
         let args = [&["apply", "built", "--dir", &absent], more].concat();
         tool(&args).2
     };
-    // There is no kernel to load it, but that is asked last.
+    // No kernel module is loaded, but the command checks the build first.
     let (good, other) = ("modprobe rust_dprobes", "it was built for another build of");
     assert!(apply(&[]).contains(good), "{}", apply(&[]));
     fs::rename(dir.path().join("lib.debug"), dir.path().join("old.debug")).unwrap();
@@ -251,7 +253,7 @@ fn targets_and_fields() {
     assert_eq!(insert(&["--merge", "--replace"]).0, Some(2));
 }
 
-/// One program has all points of a file: two of the same name would not be loaded.
+/// All points of a file are in one program: a second program of the same name would be refused.
 #[test]
 fn two_programs_of_one_name() {
     let dir = files();
@@ -265,7 +267,7 @@ fn two_programs_of_one_name() {
     assert!(!dir.path().join("out").exists());
 }
 
-/// Nothing would ever stop at a place in a file that is never executed.
+/// A probe at a place without code would never hit.
 #[test]
 fn places_without_code() {
     let dir = files();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The programs in `samples/dprobes`: all are read and pass the kernel's check, and some run here, in a model.
+//! The programs in `samples/dprobes`: all parse and pass the kernel's check, and a model runs some
+//! of them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -52,13 +53,13 @@ fn all_are_good() {
     assert!(count >= 22, "{count}");
 }
 
-/// Registers, memory of words, variables.
+/// Model of a machine: registers, memory of words, variables.
 #[derive(Default)]
 struct Model {
     registers: BTreeMap<&'static str, u64>,
     memory: BTreeMap<u64, u64>,
     variables: RefCell<BTreeMap<(bool, u32), u64>>,
-    /// What watchpoints watch.
+    /// Armed watchpoints and their addresses.
     armed: RefCell<BTreeMap<u32, Option<u64>>>,
     task: u64,
     time: u64,
@@ -84,7 +85,7 @@ impl Model {
         self.variable(Scope::Global, index).unwrap()
     }
 
-    /// Runs a point. Returns how that ended, and what was logged.
+    /// Runs a point. Returns its end and the logged words.
     fn run(&mut self, program: &Program, point: usize) -> (End, Vec<u64>) {
         let point = &program.points[point];
         let code: Vec<_> = point.code.iter().map(|command| command.insn).collect();
@@ -265,7 +266,7 @@ fn read_fails() {
     for n in 1..=7 {
         model.set("rip", 0x1000);
         assert_eq!(model.run(&program, 0).0, End::Exit);
-        // The address of the symbol is not known here: it is 0.
+        // The model does not know the symbol's address: 0.
         if model.registers["rip"] == 0 {
             failures.push(n);
         }
@@ -353,7 +354,7 @@ fn open_failed() {
     assert_eq!(model.run(&program, 0).0, End::Exit);
     assert_eq!(model.run(&program, 1).0, End::Abort);
     model.set("rax", (-2i64) as u64);
-    // The model has no strings, so that it ends where there is none.
+    // The model has no strings, so the point faults at the first one.
     let fault = End::Fault(Fault::new(Exception::Address, 0x7777));
     assert_eq!(model.run(&program, 1), (fault, vec![0x7777; 2]));
 }

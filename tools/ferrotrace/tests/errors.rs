@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Each mistake has its own message, and nothing is written that should not be.
+//! Each mistake has its own message and writes no files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,7 +28,7 @@ fn record(channel: &str, out: &str) -> Command {
     command
 }
 
-/// What a user may name by mistake, and what has no end.
+/// Files of the wrong kind, and files without an end.
 #[test]
 fn files_of_other_kinds() {
     let dir = tempfile::tempdir().unwrap();
@@ -54,7 +54,7 @@ fn files_of_other_kinds() {
         has(&fail(ferrotrace().args(args)), &[said]);
     }
     assert!(!fs::exists(out).unwrap());
-    // A cause that is a part of the message is not told once more.
+    // A message names its cause only once.
     let message = fail(ferrotrace().args(["cov", "report", file]));
     assert_eq!(message.matches("object 1").count(), 1, "{message}");
 }
@@ -84,7 +84,7 @@ fn a_channel_that_is_not_there() {
     );
     has(&fail(&mut record("/", out)), &["DIR/NAME"]);
     assert!(!exists(&channel.out), "an output directory was left behind");
-    // A directory, or another file with a number, is no relay file that one could mean.
+    // Neither a directory nor another file with a number is suggested as a relay file.
     fs::create_dir(channel.dir.join("apache2")).unwrap();
     let message = fail(&mut record(&format!("{dir}/trace"), out));
     assert!(!message.contains("apache"), "{message}");
@@ -116,7 +116,7 @@ fn an_output_that_is_taken() {
     has(&fail(&mut channel.record(&QUICK)), &["not a directory"]);
 }
 
-/// A file that must not grow stands for the full disk. The data of another CPU is kept.
+/// A file size limit stands for a full disk. The data of another CPU is kept.
 #[test]
 fn a_full_disk() {
     let channel = Channel::new("no-overwrite", 0);
@@ -138,7 +138,7 @@ fn a_full_disk() {
     assert_eq!(metadata["cpus"][1]["bytes"], 4000);
 }
 
-/// A directory in which others can write: nothing of what they put there is written to.
+/// In a directory that others can write to, the recorder does not write through their links.
 #[test]
 fn an_output_with_links() {
     let channel = Channel::new("no-overwrite", 0);
@@ -162,7 +162,7 @@ fn an_output_with_links() {
     has(&fail(&mut to_link), &["a symbolic link"]);
 }
 
-/// What is told by then is the file, whoever has opened it.
+/// The message names the file, for both -o and a redirected stdout.
 #[test]
 fn a_full_disk_of_a_text() {
     let dir = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn a_full_disk_of_a_text() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// A file of the kernel without mmap, which behaves like a relay file on mainline's debugfs.
+/// A kernel file without mmap, such as a relay file in mainline's debugfs.
 #[test]
 fn files_without_mmap() {
     let channel = Channel::new("no-overwrite", 0);
@@ -308,7 +308,7 @@ fn a_file_that_may_not_be_read() {
 fn permission_denied() {
     let channel = Channel::new("no-overwrite", 0);
     drop(channel.cpu(0, 0));
-    // As root, become the user nobody; as another user, remove one's own permissions.
+    // Root becomes the user nobody; other users remove their own permissions.
     let root = nix::unistd::geteuid().is_root();
     use std::os::unix::fs::PermissionsExt;
     let closed = fs::Permissions::from_mode(if root { 0o600 } else { 0o000 });
@@ -318,10 +318,10 @@ fn permission_denied() {
     fs::set_permissions(above, open.clone()).unwrap();
     let out = tempfile::tempdir().unwrap();
     fs::set_permissions(out.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // The binary may be in a directory that the user nobody must not enter.
+    // The user nobody may have no access to the binary's directory.
     let binary = above.join("ferrotrace");
-    // Not with fs::copy(): a process that another test starts meanwhile would inherit the file,
-    // open for writing, and a file that is open for writing cannot be executed.
+    // Do not use fs::copy(): a child of a concurrent test would inherit the file, open for writing,
+    // and a file open for writing cannot be executed.
     let mut copy = Command::new("cp");
     succeed(copy.arg(env!("CARGO_BIN_EXE_ferrotrace")).arg(&binary));
     fs::set_permissions(&binary, open).unwrap();
@@ -350,7 +350,7 @@ fn wrong_arguments() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(!exists(&channel.out));
     }
-    // An interval of nothing would keep a processor busy.
+    // A zero interval would keep a processor busy.
     for args in [["--interval", "0"], ["-i", "1e-9"], ["--count", "0"]] {
         let output = ferrotrace()
             .args(["relay", "stat", "/nowhere/cpu"])

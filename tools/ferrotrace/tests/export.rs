@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace export`: what a timeline shows of a recording.
+//! `ferrotrace export`: the timeline of a recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,8 +22,8 @@ use crate::common::succeed;
 /// The type of a record without fields.
 const TICK: &str = "name: tick\nID: 3\n";
 
-/// CPU 0: bash from 1000 to 5000, idle, cat from 7001 to the end; a call of thread 42 from 2000 to 4500, and one of
-/// which no time is known. CPU 1: a tick.
+/// CPU 0 runs bash from 1000 to 5000, then idles, then runs cat from 7001 to the end. Thread 42
+/// makes a call from 2000 to 4500, and a call without a time. CPU 1 has a tick.
 fn recorded() -> Recording {
     let cpu0 = [
         switch(1_000, 0, 41, "bash"),
@@ -43,7 +43,7 @@ fn export(recording: &Recording, args: &[&str]) -> Command {
     command
 }
 
-/// Name, track, begin and end, in nanoseconds: what all formats have to show.
+/// Name, track, begin and end in nanoseconds: all formats must show these.
 const EXPECTED: &str = "\
 probe thread 42 2000 4500
 bash-41 CPU 0 1000 5000
@@ -85,14 +85,14 @@ fn chrome_shows_slices_and_instants() {
     let probe = probe.iter().find(|event| event["name"] == "probe").unwrap();
     assert_eq!(probe["args"]["duration"], 2_500);
     assert_eq!(value["otherData"]["summary"]["total"], 6);
-    // A recording of nothing is still a document.
+    // An export of an empty recording is still a document.
     let empty = Recording::new("fast", TIMELINE, &[Vec::new()]);
     let text = stdout(&succeed(&mut export(&empty, &["--format", "chrome"])));
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["traceEvents"].as_array().unwrap().len(), 0);
 }
 
-/// The same by Perfetto's own description of its format, which PyPI's package has.
+/// Reads a trace by Perfetto's own description of its format, from the PyPI package.
 const READER: &str = r#"
 import sys
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as p
@@ -141,7 +141,7 @@ fn reader_of_perfetto() {
     assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
 }
 
-/// Slices as a reader finds them, which sorts the packets by time, and ends the one that has begun last.
+/// Finds slices as a reader does: sorts the packets by time, and ends the latest begun slice first.
 const SLICES: &str = r#"
 import sys
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as p
@@ -163,7 +163,7 @@ for packet in sorted((q for q in trace.packet if q.HasField("track_event")), key
 assert not any(stacks.values())
 "#;
 
-/// Calls within calls, two that begin at once, and what only overlaps.
+/// Nested calls, two calls that begin together, and calls that only overlap.
 #[test]
 #[ignore = "needs the readers that make setup installs"]
 fn reader_of_perfetto_finds_slices_that_overlap() {
@@ -188,7 +188,7 @@ fn reader_of_perfetto_finds_slices_that_overlap() {
     assert_eq!(found, expected);
 }
 
-/// The bytes alone, without a reader.
+/// Checks the bytes without a reader.
 #[test]
 fn a_trace_of_perfetto_has_packets_and_names() {
     let bytes = fs::read(to_perfetto(&recorded())).unwrap();
@@ -225,8 +225,8 @@ struct Marker {
     fields: BTreeMap<String, String>,
 }
 
-/// All markers. A thread's tables are columns of equal length; text is the number of a string, where the schema says that a
-/// field is one.
+/// Returns all markers. A thread's tables are columns of equal length; a field is a string index if
+/// the schema says so.
 fn markers(profile: &Value) -> Vec<Marker> {
     let nanos = |value: &Value| {
         let nanos = (value.as_f64().unwrap() * 1e6).round();

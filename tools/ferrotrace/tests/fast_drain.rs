@@ -35,7 +35,7 @@ use ferrotrace::relay::tally::Tally;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A drain into a file, without the command around it.
+/// A drain into a file, without the command.
 struct Drained {
     dir: TempDir,
     drain: FastDrain,
@@ -65,7 +65,7 @@ impl Drained {
         (writer, Self { dir, drain, out })
     }
 
-    /// The same with read(2).
+    /// Drains with read(2) instead.
     fn reading(self) -> Self {
         let path = self.dir.path().join("cpu0");
         let file = File::options().read(true).write(true).open(&path).unwrap();
@@ -81,7 +81,7 @@ impl Drained {
     }
 }
 
-/// The kernel's read(2) of a fast channel: whole records, without padding, which are consumed.
+/// The kernel's read(2) of a fast channel: consumes and returns whole records, without padding.
 struct KernelRead(Ring);
 
 impl Read for KernelRead {
@@ -109,12 +109,12 @@ impl Read for KernelRead {
     }
 }
 
-/// A step of what happens to a buffer.
+/// An operation on a buffer.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A record is reserved, inside those that are being written.
+    /// Reserves a record, nested in the open ones.
     Begin(u16),
-    /// The last record that was reserved is finished.
+    /// Commits the last reserved record.
     End,
     Write(u16),
     Drain,
@@ -134,8 +134,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the writer is in the middle of, the file has each record that was committed and not
-    /// discarded, once, whole and in order; those that are not there have been counted.
+    /// The file has each committed record that was not discarded, once, undamaged and in order.
+    /// Missing records are counted. Holds for every state of the writer.
     #[test]
     fn the_drain_agrees_with_the_model(
         steps in steps(),
@@ -198,7 +198,7 @@ proptest! {
         let got: Vec<_> = records.iter().map(number).collect();
         if overwrite {
             prop_assert!(got.iter().all(|number| wanted.contains(number)));
-            // The records that fit into the buffer without overwriting the sub-buffer are there.
+            // The records that fit into the buffer without overwriting the sub-buffer were kept.
             let kept = Ring::kept(drained.drain.ring());
             for &(number, end, wanted) in &written {
                 prop_assert!(!wanted || end <= kept || got.contains(&number), "{number}");
@@ -212,7 +212,7 @@ proptest! {
         }
     }
 
-    /// A control page that lies, and data that is not valid, are errors and nothing worse.
+    /// An invalid control page or invalid data gives an error and nothing worse.
     #[test]
     fn nonsense_is_an_error(
         words in prop::collection::vec(any::<u64>(), 128),
@@ -241,7 +241,7 @@ proptest! {
     }
 }
 
-/// A writer that overtakes the reader again and again: nothing torn is saved.
+/// A writer overtakes the reader repeatedly: no torn record is saved.
 #[test]
 fn an_overwriting_writer_races() {
     let (mut writer, mut drained) = Drained::new(
@@ -267,7 +267,7 @@ fn an_overwriting_writer_races() {
         })
     };
     let begin = std::time::Instant::now();
-    // On a busy machine, until both have had some time.
+    // On a busy machine, wait until both have run for some time.
     while begin.elapsed() < Duration::from_secs(2)
         || drained.out.tally.overwritten_bytes == 0
         || drained.out.tally.records < 2000
@@ -314,8 +314,8 @@ fn a_waiting_writer_races() {
     );
 }
 
-/// Pieces of all lengths, from a position that is not the start of a block: the file has the
-/// contents of the buffer, whichever way the pieces went.
+/// Pieces of all lengths, from a position inside a block: the file equals the buffer, however each
+/// piece was written.
 #[test]
 fn pieces_around_the_page_cache() {
     let shape = Shape {
@@ -324,7 +324,7 @@ fn pieces_around_the_page_cache() {
         overwrite: false,
     };
     let (mut writer, mut drained) = Drained::new(shape, shape.size());
-    // An earlier reader has stopped after a record.
+    // An earlier reader stopped after a record.
     assert!(writer.write(numbered(0), 0));
     writer.set(abi::CONSUMER, writer.position());
     let ring = {

@@ -28,7 +28,7 @@ use crate::common::with_small_files;
 use ferrotrace::fast::record::Header;
 use ferrotrace::fast::ring::abi;
 
-/// The other would take a part of it, be it by read(2) or not.
+/// A second recorder would take part of the data, with mmap or read(2).
 #[test]
 fn one_records_a_channel() {
     for other in [&[][..], &["--read"]] {
@@ -69,7 +69,7 @@ fn a_recording_of_several_cpus() {
         }
     }
     let lost = cpu0.get(abi::LOST);
-    // A CPU comes up, and has lost something before it is seen.
+    // A CPU that starts later lost records before the recorder saw it.
     let mut cpu2 = channel.cpu(2, SMALL);
     cpu2.set(abi::LOST, 3);
     write(&mut cpu2, 0..5);
@@ -123,8 +123,8 @@ fn a_recording_goes_on_where_the_last_one_stopped() {
     }
 }
 
-/// What was lost is in the control page, however the records are taken. read(2) of the file that
-/// simulates the channel also returns the pages before the data, so no records are written here.
+/// The control page has the count of lost records, for read(2) as well. read(2) of the simulated
+/// file also returns the pages before the data, so this test writes no records.
 #[test]
 fn read_counts_what_was_lost() {
     let channel = Channel::new();
@@ -146,7 +146,7 @@ fn read_counts_what_was_lost() {
     assert_eq!(metadata["cpus"][0]["lost_records"], 5);
 }
 
-/// If read(2) returns something that is not records, the recording ends.
+/// A recording ends if read(2) returns anything but records.
 #[test]
 fn read_gives_records_or_an_error() {
     let channel = Channel::new();
@@ -177,7 +177,7 @@ fn a_closed_channel_ends_the_recording() {
     assert_eq!(channel.metadata()["stop"], "closed");
 }
 
-/// The end of a recording waits for a record that is being written, but not for ever.
+/// The end of a recording waits for an open record, but only for a limited time.
 #[test]
 fn a_writer_that_never_commits() {
     let channel = Channel::new();
@@ -195,7 +195,7 @@ fn a_writer_that_never_commits() {
     assert_eq!(channel.recorded(0), numbers(2..4));
 }
 
-/// The disk of one CPU is full: what others wrote is kept, and what was not saved is not consumed.
+/// The disk of one CPU is full: other CPUs' data is kept, and unsaved data is not consumed.
 #[test]
 fn a_full_disk() {
     let channel = Channel::new();
@@ -215,8 +215,7 @@ fn a_full_disk() {
     assert_eq!(channel.metadata()["stop"], "error");
 }
 
-/// If a file must not grow beyond a limit, it ends with whole records, and the next recording
-/// continues after them.
+/// A file with a size limit ends with a whole record, and the next recording continues after it.
 #[test]
 fn a_disk_that_fills_up() {
     let channel = Channel::new();
@@ -247,7 +246,7 @@ fn a_flight_recorder_is_never_torn() {
         assert!(cpu.write(numbered(number), 0));
     }
     let child = start(&mut channel.record(&[]));
-    // It has blocked the signals by then.
+    // The recorder has blocked the signals when the file exists.
     wait(|| exists(&channel.out().join("cpu0")));
     for number in 3000..60_000 {
         assert!(cpu.write(numbered(number), 0));
@@ -293,7 +292,7 @@ fn options_that_make_no_sense() {
     assert!(message.contains("fast channel"), "{message}");
     assert!(!exists(&channel.out()));
     drop(cpu);
-    // Too short for the sizes that it claims.
+    // The file is too short for the sizes in its header.
     let file = File::options().write(true).open(channel.file(0)).unwrap();
     file.set_len(8192).unwrap();
     let message = fail(&mut channel.record(&[]));

@@ -73,7 +73,7 @@ fn stat_shows_occupancy_and_losses() {
     );
 }
 
-/// It continues until the count is reached, the channel is closed, or the reader has gone.
+/// Repeats until the count is reached, the channel is closed, or the reader of its output exits.
 #[test]
 fn stat_repeats() {
     let channel = Channel::new();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options have one name for one thing, and one thing for a name, in all commands; those that belong together are there together.
+//! All commands agree on options: one name for one thing, one thing for a name, and related options
+//! together.
 //!
-//! The command line is seen as a user sees it, by `--help`.
+//!
+//! The tests read the command line from `--help`, as a user does.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -17,16 +19,16 @@ use crate::common::succeed;
 struct Flag {
     short: Option<char>,
     long: String,
-    /// What its value is called.
+    /// Name of its value.
     value: Option<String>,
 }
 
 type Commands = BTreeMap<String, Vec<Flag>>;
 
-/// A line of help that is about an option: it begins with spaces, then `-d, --duration <TIME>` or `--json`.
+/// Parses a line of help for an option: spaces, then `-d, --duration <TIME>` or `--json`.
 fn flag(line: &str) -> Option<Flag> {
     let text = line.trim_start();
-    // What is explained below an option has more space before it.
+    // Explanations below an option have more space before them.
     if !(2..=6).contains(&(line.len() - text.len())) {
         return None;
     }
@@ -78,7 +80,7 @@ fn commands() -> Commands {
 
 #[test]
 fn one_name_for_one_thing() {
-    // The options of version 5 of DProbes are what they were.
+    // DProbes keeps the options of version 5.
     let all = commands();
     let others = all.iter().filter(|(name, _)| !name.starts_with("dprobes"));
     let mut shorts = BTreeMap::<String, BTreeMap<Option<char>, Vec<String>>>::new();
@@ -104,7 +106,7 @@ fn one_name_for_one_thing() {
     );
 }
 
-/// The commands that have an option.
+/// Returns the commands with an option.
 fn with<'a>(all: &'a Commands, long: &str) -> BTreeSet<&'a str> {
     let having = all
         .iter()
@@ -186,11 +188,11 @@ fn options_are_where_they_belong() {
     for size in ["subbuf-size", "n-subbufs"] {
         has(size, &["relay record", "klog"]);
     }
-    // Whoever writes a file does not write over one unless it is told to.
+    // A command that writes a file overwrites one only with --force.
     for name in with(&all, "output") {
         assert!(with(&all, "force").contains(name), "{name}");
     }
-    // A command can run meanwhile, where something runs meanwhile.
+    // Commands that observe or record can run another command.
     for name in live.iter().chain(&recording) {
         let help = stdout(&succeed(ferrotrace().args(name.split(' ')).arg("-h")));
         assert!(help.contains("[-- <COMMAND>...]"), "{name}: {help}");
@@ -215,7 +217,7 @@ fn units_are_understood_everywhere() {
                     command
                         .args(name.split(' '))
                         .arg(format!("--{}={text}", flag.long));
-                    // It must not get any further.
+                    // The parser stops here.
                     let output = command.arg("--no-such-option").output().unwrap();
                     assert_eq!(output.status.code(), Some(2));
                     let message = stderr(&output);
