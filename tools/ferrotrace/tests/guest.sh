@@ -14,7 +14,7 @@ C=$DEBUGFS/relay_c_client
 SCHED=$DEBUGFS/relay_sched
 CPUS=$(nproc)
 
-# After a check that failed: the next one finds no client and no recorder.
+# Cleans up after a failed check, so that the next one finds neither client nor recorder.
 clean_up() {
 	local m
 	kill_jobs
@@ -23,7 +23,7 @@ clean_up() {
 	done
 }
 
-# lines FROM TO: writes numbered lines of different lengths to the C client, each from some CPU.
+# lines FROM TO: writes numbered lines of different lengths to the C client, in turn from each CPU.
 lines() {
 	local cpu
 	for ((cpu = 0; cpu < CPUS; cpu++)); do
@@ -35,7 +35,8 @@ lines() {
 	done
 }
 
-# complete TO DIR...: the recordings hold each line from 1 to TO once, in order on each CPU, and nothing else.
+# complete TO DIR...: succeeds if the recordings have exactly the lines 1 to TO, once, in order on
+# each CPU.
 complete() {
 	local to=$1 cpu i
 	shift
@@ -48,7 +49,8 @@ complete() {
 	done
 }
 
-# recording PID OUT: waits until the recorder has opened the buffers of all CPUs that are up; fails if it ends before.
+# recording PID OUT: waits until the recorder has opened the buffers of all online CPUs; fails if
+# the recorder exits first.
 recording() {
 	local cpu
 	for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
@@ -60,7 +62,8 @@ recording() {
 	done
 }
 
-# record OUT ARGS...: records the C client's channel while lines are written, and until SIGINT.
+# record OUT FROM TO ARGS...: records the C client's channel while lines FROM to TO are written,
+# then interrupts the recorder.
 record() {
 	local out=$1 from=$2 to=$3 pid status
 	shift 3
@@ -75,7 +78,7 @@ record() {
 	! grep -q warning "$out.log" && [ $status = 0 ]
 }
 
-# with_c_client NAME METHOD...: recordings that follow each other, by the methods given.
+# with_c_client NAME METHOD...: makes successive recordings, one with each method.
 with_c_client() {
 	local name=$1 method n=0 dirs=() from=1
 	shift
@@ -110,7 +113,7 @@ closed_while_recording() {
 	grep '"stop": "closed"' "$work/closed.json"
 }
 
-# busy: 40 processes on each CPU that is up, one after the other.
+# busy: runs 40 short processes in sequence on each online CPU.
 busy() {
 	local pids=() cpu
 	for ((cpu = 0; cpu < CPUS; cpu++)); do
@@ -120,7 +123,7 @@ busy() {
 	wait "${pids[@]}"
 }
 
-# sched OUT ARGS...: records scheduler switches while something happens.
+# sched OUT ARGS...: records scheduler switches under load.
 sched() {
 	local out=$1 pid status
 	shift
@@ -135,18 +138,20 @@ sched() {
 	[ $status = 0 ]
 }
 
-# whole OUT: the recording can be decoded to the last byte, is in order, and has records of every CPU.
+# whole OUT: succeeds if the recording decodes to the last byte, in order, with records of every
+# CPU.
 whole() {
 	"$FERROTRACE" relay merge "$1" >"$1.txt" 2>"$1.err" || return 1
 	tail -n $((CPUS + 3)) "$1.txt"
 	cat "$1.err"
 	[ "$(grep -c '^cpu [0-9]*: [1-9]' "$1.txt")" = "$CPUS" ] || return 1
 	! grep -q 'truncated\|earlier' "$1.err" || return 1
-	# Fields that make sense: a torn record would not.
+	# Plausible fields: a torn record would not have them.
 	! grep '^\[' "$1.txt" | grep -vEq "^\[[0-9]{3}\] [0-9]+\.[0-9]{9} sched_switch: preempt=[01] prev_pid=[0-9]+ next_pid=[0-9]+ prev_comm=[[:print:]]+ next_comm=[[:print:]]+$"
 }
 
-# counted OUT: the recorder counted the records that a fast channel's recording has, and knows of its losses.
+# counted OUT: succeeds if the metadata's record count of a fast channel is right and it has no
+# losses.
 counted() {
 	[ "$KIND" = fast ] || return 0
 	local records
@@ -155,7 +160,8 @@ counted() {
 	[ "$records" = "$(grep -c '^\[' "$1.txt")" ] && grep '"dropped": 0' "$1/metadata.json"
 }
 
-# chained OUT...: on each CPU, what one record switched to is what the next one switches from; over all recordings.
+# chained OUT...: succeeds if, on each CPU, each record switches from the thread that the previous
+# one switched to. Covers all recordings in sequence.
 chained() {
 	local out cpu
 	for ((cpu = 0; cpu < CPUS; cpu++)); do
@@ -167,32 +173,34 @@ chained() {
 	done
 }
 
-# The tests of the Rust client record KIND of channels, into directories that begin with $S.
+# kind KIND: selects the kind of channels for the Rust client's tests, and their directories' prefix
+# $S.
 kind() {
 	KIND=$1
 	S=$work/$1
 }
 
-# sched_module ARGS...: loads the client with a channel of that kind.
+# sched_module ARGS...: loads the client with a channel of the selected kind.
 sched_module() {
 	local fast=0
 	[ "$KIND" = compatible ] || fast=1
 	insmod "$MODULE_DIR/samples/relay_sched.ko" fast=$fast subbuf_size=4096 "$@"
 }
 
-# lost OUT: what the recording counted as lost.
+# lost OUT: prints the non-zero loss counters of a recording; fails if it has none.
 lost() {
 	grep -Eo '"(lost_subbufs|overwritten_bytes|lost_records|dropped)": [1-9][0-9]*' "$1/metadata.json"
 }
 
-# as_babeltrace: the lines of a report of scheduler switches as babeltrace2 writes them.
+# as_babeltrace: converts report lines of scheduler switches to babeltrace2's format.
 as_babeltrace() {
 	sed -nE 's/^\[0*([0-9]+)\] ([0-9]+)\.([0-9]{9}) sched_switch: preempt=([0-9]+) prev_pid=([0-9]+) next_pid=([0-9]+)'\
 ' prev_comm=(.*) next_comm=(.*)$/[\2\3] sched_switch: { cpu_id = \1 }, { preempt = \4, prev_pid = \5, next_pid = \6,'\
 ' prev_comm = "\7", next_comm = "\8" }/p'
 }
 
-# trace_of OUT: as a Common Trace Format trace it has the same records, field by field, in order of time, and their date.
+# trace_of OUT: succeeds if the Common Trace Format trace has the same records, field by field, in
+# order of time, with their date.
 trace_of() {
 	"$FERROTRACE" relay merge "$1" --format ctf -o "$1.ctf" || return 1
 	babeltrace2 --clock-cycles --no-delta "$1.ctf" | sed 's/^\[0*/[/' >"$1.read" || return 1
@@ -201,14 +209,14 @@ trace_of() {
 	wc -l "$1.want" "$1.read"
 	[ "$(wc -l <"$1.want")" -ge $((10 * CPUS)) ] && sort "$1.read" | cmp - "$1.want" || return 1
 	[ "$(find "$1.ctf" -name 'cpu*' | wc -l)" = "$CPUS" ] || return 1
-	# By the calendar, the first record came after the start and before now.
+	# The date of the first record is after boot and before now.
 	babeltrace2 --clock-seconds --no-delta "$1.ctf" |
 		awk -v now="$(date +%s)" -v up="$(cut -d. -f1 /proc/uptime)" -F'[][.]' '
 		NR == 1 { print "first record:", $2, "now:", now; wrong = !($2 >= now - up - 1 && $2 <= now) }
 		END { exit wrong || NR == 0 }'
 }
 
-# If the disk is full, there is an error and no trace.
+# A full disk gives an error and no trace.
 trace_on_a_full_disk() {
 	local message
 	mkdir "$S.small" && mount -t tmpfs -o size=32k tmpfs "$S.small" || return 1
@@ -219,14 +227,14 @@ trace_on_a_full_disk() {
 	[[ $message == *"No space left on device"* ]]
 }
 
-# With room for what happens between recordings, however long that takes.
+# The buffers have room for all records between recordings.
 rust_client() {
 	sched_module n_subbufs=512 || return 1
 	sched "$S"1 && whole "$S"1 && counted "$S"1 && chained "$S"1
 }
 
 rust_client_again() {
-	# Between the recordings the buffers hold what comes.
+	# The buffers keep records between recordings.
 	sched "$S"2 && whole "$S"2 || return 1
 	sched "$S"3 --read && whole "$S"3 && counted "$S"3 || return 1
 	sched "$S"4 --no-partial && whole "$S"4 || return 1
@@ -235,7 +243,7 @@ rust_client_again() {
 	chained "$S"[12345]
 }
 
-# A file system that is too small, and then one that is not: together they have what the buffers held.
+# A recording on a full file system and a second one elsewhere have all records of the buffers.
 full_disk() {
 	local status
 	sched_module n_subbufs=64 || return 1
@@ -256,12 +264,12 @@ full_disk() {
 stat_agrees() {
 	"$FERROTRACE" relay stat "$SCHED/cpu" || return 1
 	"$FERROTRACE" relay stat "$SCHED/cpu" --json | grep '"subbuf_size":4096' || return 1
-	# Twice, and the same CPUs.
+	# Two reports, each with all CPUs.
 	[ "$("$FERROTRACE" relay stat "$SCHED/cpu" --interval 0.2 --count 2 | grep -c '^ *[0-9]')" = $((2 * CPUS)) ]
 }
 
 rust_client_closes() {
-	# What was written since the last recording may have gaps.
+	# Records since the last recording may have gaps.
 	echo 0 >$SCHED/enabled
 	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S.gaps" --duration 0.2 || return 1
 	echo 1 >$SCHED/enabled
@@ -319,7 +327,7 @@ for kind in compatible fast; do
 	check "Rust client, $kind: stat" stat_agrees
 	check "Rust client, $kind: four recordings more, without a gap" rust_client_again
 	check "Rust client, $kind: unloaded while it is recorded" rust_client_closes
-	# Not earlier: what happens meanwhile would fill the buffers.
+	# Not earlier: records written during these checks would fill the buffers.
 	check "Rust client, $kind: the recording as a trace" trace_of "$S"1
 	check "Rust client, $kind: a trace on a full disk" trace_on_a_full_disk
 	check "Rust client, $kind: flight recorder" flight_recorder
