@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hooks' commands, on a directory of ordinary files.
+//! The commands for hooks, on a directory of ordinary files.
 //!
-//! Such files keep what is written to them, and never refuse it.
+//!
+//! Ordinary files keep all writes and never refuse one.
 
 use std::fs;
 use std::io::BufRead;
@@ -29,7 +30,7 @@ const INT3: &str = "\
 hook=int3 module=- context=atomic access=ro params=regs sites=1 active=0 hits=0 exits=0
 ";
 
-/// The hook `task_fork`; its exits are the lines.
+/// Returns the text of hook `task_fork` with lines of exits.
 fn task_fork(hits: u64, exits: &[String]) -> String {
     let count = exits.len();
     let exits = exits.concat();
@@ -65,7 +66,7 @@ impl Gkhi {
         self.root.path().join("gkhi")
     }
 
-    /// Writes the text at once, as the kernel's text is always whole.
+    /// Replaces the text atomically, as the kernel's text is always complete.
     fn write(&self, hooks: &str) {
         let path = self.dir().join("new");
         fs::write(&path, hooks).unwrap();
@@ -272,7 +273,7 @@ fn text_that_is_not_understood() {
     assert_eq!(gkhi.control("arm"), "");
 }
 
-/// As root, become the user nobody; as another user, remove one's own permissions.
+/// Root becomes the user nobody; other users remove their own permissions.
 #[test]
 fn not_for_everybody() {
     let gkhi = two_exits();
@@ -281,7 +282,7 @@ fn not_for_everybody() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     mode(gkhi.root.path().into(), 0o755);
-    // The binary may be in a directory that the user nobody must not enter.
+    // The user nobody may have no access to the binary's directory.
     let binary = gkhi.root.path().join("ferrotrace");
     // Not with fs::copy(): see the test of relay files.
     let mut copy = Command::new("cp");
@@ -305,7 +306,7 @@ fn not_for_everybody() {
     has(&run(&["list"]), &["gkhi/hooks: permission denied", "root"]);
 }
 
-/// A watch whose output is a pipe.
+/// A running watch with a pipe for its output.
 struct Watching {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -318,13 +319,13 @@ impl Watching {
         Self { child, lines }
     }
 
-    /// The words of the next line, without the time.
+    /// Returns the words of the next line, without the time.
     fn next(&mut self) -> Vec<String> {
         let line = self.lines.next().unwrap().unwrap();
         line.split_whitespace().skip(1).map(str::to_owned).collect()
     }
 
-    /// The next line that is not about an interval without hits.
+    /// Returns the next line that does not report an interval without hits.
     fn next_event(&mut self) -> Vec<String> {
         loop {
             let words = self.next();
@@ -363,7 +364,7 @@ fn a_watch() {
     assert!(rate > 0.0, "{rate}");
     assert_eq!(watch.next()[3], "task_fork/other");
 
-    // One exit goes, one is new.
+    // One exit is removed, one is new.
     gkhi.write(&task_fork(9, &[exit("count", 1, 9), exit("new", 1, 5)]));
     let row = watch.next_event();
     assert_eq!(
@@ -402,12 +403,12 @@ fn a_watch_of_some_intervals() {
     let output = succeed(&mut gkhi.command(&["watch", "-i", "0.01", "-c", "3"]));
     let text = stdout(&output);
     let lines: Vec<_> = text.lines().collect();
-    // The names, what is armed, three intervals, and the total.
+    // The column names, the armed exits, three intervals, and the total.
     assert_eq!(lines.len(), 7, "{text}");
     assert!(lines[5].starts_with("total of "), "{text}");
     assert!(lines[6].ends_with(" no hits"), "{text}");
 
-    // A time that ends within an interval.
+    // The duration ends within an interval.
     let output = succeed(&mut gkhi.command(&["watch", "-i", "1h", "-d", "50ms"]));
     let text = stdout(&output);
     let total = text.split("\ntotal of ").nth(1).unwrap();
@@ -436,7 +437,7 @@ fn a_watched_hook_goes_and_comes() {
     watch.end();
 }
 
-/// Lines of JSON, as long as a command runs, whose exit status is taken.
+/// JSON lines for the duration of a command; the watch returns its exit status.
 #[test]
 fn a_watch_of_a_command() {
     let gkhi = two_exits();
@@ -499,7 +500,7 @@ fn a_watch_that_fails() {
     has(&errors, &["ferrotrace: ", "line 1", "key=value"]);
 }
 
-/// `watch | head -n 1`.
+/// Stops as in `watch | head -n 1`.
 #[test]
 fn a_reader_that_has_had_enough() {
     let gkhi = two_exits();

@@ -46,14 +46,14 @@ fn messages_go_to_standard_output_and_the_summary_does_not() {
         &app,
         &["-b", "4096", "-n", "4", "--overwrite", "-q"],
     ));
-    // An ordinary file is never consumed: the first message may be there again.
+    // Ordinary files keep their data: the first message may appear again.
     let text = stdout(&output);
     assert!(
         text.contains("first\n") && text.contains("third\n"),
         "{text}"
     );
     assert_eq!(stderr(&output), "");
-    // The channel is gone, and was of these sizes.
+    // The command has removed the channel; its settings remain.
     for (name, value) in [
         ("create", "0"),
         ("enabled", "0"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The command as its users see it. One program: to link each file's own would take longer than all of them run.
+//! Tests of the command as users see it, in one program: linking one per file would take longer
+//! than all tests run.
 
 #![allow(
     missing_docs,

@@ -19,7 +19,7 @@ fn manual() -> TempDir {
     dir
 }
 
-/// The subcommands that the help of a command lists.
+/// Returns the subcommands that a command's help lists.
 fn subcommands(of: &[String]) -> Vec<String> {
     let help = stdout(&succeed(ferrotrace().args(of).arg("--help")));
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);

@@ -32,7 +32,7 @@ fn merge(channel: &Channel, args: &[&str]) -> Command {
     command
 }
 
-/// Two CPUs whose records alternate: times 1 to 200, even ones on CPU 5.
+/// Makes a recording of two CPUs with alternating records: times 1 to 200, even ones on CPU 5.
 fn recorded() -> Channel {
     let channel = Channel::new("no-overwrite", 0);
     let mut cpus = [channel.cpu(0, 0), channel.cpu(5, 0)];
@@ -141,7 +141,7 @@ fn an_interrupted_recording_can_be_read() {
     metadata["complete"] = false.into();
     metadata["cpus"] = serde_json::json!([]);
     fs::write(&path, metadata.to_string()).unwrap();
-    // These are not files of CPUs.
+    // These files belong to no CPU.
     fs::write(channel.out.join("cpu5.bak"), "x").unwrap();
     let output = succeed(&mut merge(&channel, &[]));
     assert!(stdout(&output).contains("total: 200 records of 2 CPUs"));
@@ -214,7 +214,7 @@ fn a_recording_that_is_none() {
         check("format", Some(lie.as_bytes()), part);
     }
 
-    // The cause is said once.
+    // The message names the cause once.
     fs::write(
         channel.out.join("format"),
         FORMAT.replace("offset:12", "offset:10"),
@@ -228,7 +228,7 @@ fn a_recording_that_is_none() {
     assert!(fail(&mut command).contains("/nowhere: no such recording"));
 }
 
-/// Bytes that no client wrote are not shown as records without a word.
+/// Bytes that no client wrote give a warning.
 #[test]
 fn noise_is_not_taken_for_records() {
     let channel = recorded();
@@ -249,7 +249,7 @@ fn noise_is_not_taken_for_records() {
     let warning = stderr(&output);
     let expected = format!("{impossible} records claim to be later than the recording");
     assert!(warning.contains(&expected), "{warning}");
-    // Records with times of any clock are not suspected.
+    // Times of any clock give no warning.
     let times = [5, 1_000_000_000_000, unix_now()];
     let bytes: Vec<u8> = times
         .iter()
@@ -304,7 +304,7 @@ fn a_file_is_not_written_over_silently() {
     succeed(&mut merge(&channel, &["-o", "/dev/null"]));
 }
 
-/// `ferrotrace relay merge | head` ends after a few lines.
+/// `ferrotrace relay merge | head` ends without an error.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     leave(&[]);
@@ -378,14 +378,13 @@ lost: 0 sub-buffers, unknown records dropped by the kernel
     let warning = stderr(&output);
     assert!(warning.contains("1 records are shorter than"), "{warning}");
 
-    // Without a description all types are unknown.
+    // Without a description every type is unknown.
     fs::remove_file(recording.dir.join("format")).unwrap();
     let text = stdout(&succeed(&mut recording.merge(&["--limit", "2"])));
     assert!(text.contains("type_3: data=010000002f657463\n"), "{text}");
 }
 
-/// A file whose records have no time at all comes first, and does not count for the time that the
-/// recording covers.
+/// A file without any times is sorted first, and does not count for the recording's time span.
 #[test]
 fn records_that_tell_no_time() {
     let files = [
@@ -517,7 +516,7 @@ fn output_to_a_file() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever the bytes, each line is JSON, and says what they mean.
+    /// Each line is valid JSON with the right values, for any bytes.
     #[test]
     fn json_can_be_parsed(records in prop::collection::vec(any::<([u8; 16], i32, u64)>(), 1..20)) {
         let mut bytes = Vec::new();
@@ -546,7 +545,7 @@ proptest! {
     }
 }
 
-/// 400 MiB of 200 CPUs, and little memory.
+/// Merges 400 MiB of 200 CPUs with little memory.
 #[test]
 fn memory_is_bounded() {
     let format = "\
@@ -557,7 +556,7 @@ field:char data[2040];\toffset:8;\tsize:2040;\tsigned:0;
     let recording = Recording::new("plain", format, &vec![Vec::new(); 200]);
     for cpu in 0..200 {
         let file = recording.dir.join(format!("cpu{cpu}"));
-        // A hole in the file is a sequence of records too.
+        // A hole in the file reads as a sequence of records.
         File::options()
             .write(true)
             .open(file)
@@ -570,7 +569,7 @@ field:char data[2040];\toffset:8;\tsize:2040;\tsigned:0;
     for args in [&["-o", "/dev/null"][..], &["--format", "ctf", "-o", trace]] {
         let merge = recording.merge(args);
         let mut command = Command::new("prlimit");
-        // A low soft limit on open files does not matter either.
+        // A low soft limit on open files is no problem either.
         command.args(["--as=80000000", "--nofile=100:4096"]);
         command.arg(merge.get_program()).args(merge.get_args());
         succeed(&mut command);

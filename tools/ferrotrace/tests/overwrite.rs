@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What holds something is not written over, but with `--force`.
+//! Commands overwrite a non-empty file only with `--force`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use crate::common::fail;
 use crate::common::ferrotrace;
 use crate::common::succeed;
 
-/// `command` writes `output` once, refuses to do it again, and does it with `force`.
+/// Checks that `command` writes `output` once, then refuses to, and overwrites it with `force`.
 fn written_once(output: &Path, force: &str, command: impl Fn() -> Command) {
     succeed(&mut command());
     let first = fs::read(output).unwrap();
@@ -60,7 +60,7 @@ fn built_programs() {
     written_once(&built, "--force", || {
         command(tool, &["dprobes", "build", "a.dp", "-o", "built"])
     });
-    // The name that is taken without -o, and the command of version 5.
+    // The default name without -o, and version 5's command.
     written_once(&dir.path().join("a.dp.ppdf"), "--force", || {
         command(&dir.path().join("dprobes"), &["-b", "a.dp"])
     });

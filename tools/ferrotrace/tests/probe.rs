@@ -25,7 +25,7 @@ id=0 name=forks kind=probe place=kernel_clone address=0xffffffff81063c90 hits=12
 id=7 name=open.ret kind=return place=do_sys_openat2 address=0xffffffff811d5f20 hits=3 missed=1 state=on
 ";
 
-/// The directory of the module.
+/// Makes a directory like the module's.
 fn module() -> TempDir {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("probes"), LIST).unwrap();
@@ -33,7 +33,7 @@ fn module() -> TempDir {
     dir
 }
 
-/// The start of a record; `returned` is the value and the duration of a return.
+/// Returns the start of a record; `returned` is the value and the duration of a return.
 fn hit(time: u64, cpu: u32, pid: i32, probe: u32, returned: Option<(u64, u64)>) -> Vec<u8> {
     let (value, duration) = returned.unwrap_or_default();
     let mut registers = value.to_ne_bytes().to_vec();
@@ -49,7 +49,7 @@ fn hit(time: u64, cpu: u32, pid: i32, probe: u32, returned: Option<(u64, u64)>) 
     )
 }
 
-/// A record of this type, with what follows the start.
+/// Returns a record of this type, with the data after its start.
 fn record(
     time: u64,
     cpu: u32,
@@ -179,7 +179,7 @@ fn hits_are_shown_by_time() {
         &["watch", "--count", "1", "-p", "43"],
     )));
     assert!(text.starts_with("[001] 0.000000020 cat-43 "), "{text}");
-    // What the command writes is not what goes to the file.
+    // The output of the command under test does not enter the file.
     let file = dir.path().join("out");
     let args = ["watch", "-o", file.to_str().unwrap()];
     let mut command = probe(&dir, &args);
@@ -193,7 +193,7 @@ fn hits_are_shown_by_time() {
     assert!(text.ends_with("2 events, 0 dropped\n"), "{text}");
 }
 
-/// A key that nothing has would only be a dash.
+/// A key that no probe has would only print a dash, so the command refuses it.
 #[test]
 fn keys_have_to_be_there() {
     let dir = module();
@@ -216,7 +216,7 @@ fn keys_have_to_be_there() {
     }
 }
 
-/// A reader that goes ends it, and not only with the next hit.
+/// The command ends when its output's reader exits, not only at the next hit.
 #[test]
 fn nobody_reads_any_more() {
     let dir = module();
@@ -336,7 +336,7 @@ fn places_in_files() {
         let error = refused(&["add", &place]);
         assert!(error.contains(what), "{error}");
     }
-    // What is wrong with the command line has another status.
+    // Errors in the command line have another status.
     for args in [
         &["add", "/bin/sh"][..],
         &["add", "--stack=all", "f"],

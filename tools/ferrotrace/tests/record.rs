@@ -30,7 +30,7 @@ use nix::sys::signal::Signal;
 
 const NOT_LONG: [&str; 3] = ["--duration", "0.3", "--no-partial"];
 
-/// Bytes that differ everywhere.
+/// Returns pseudo-random bytes.
 fn noise(seed: usize, len: usize) -> Vec<u8> {
     let mut state = u64::try_from(seed).unwrap() + 1;
     let mut next = || {
@@ -47,8 +47,8 @@ fn finished_subbuffers_are_taken_without_their_padding() {
     for header in [0, 4, 8] {
         let channel = Channel::new("no-overwrite", header);
         let mut cpu0 = channel.cpu(0, 0);
-        // Counters that do not start at 0, in a slot that is not the first, on a CPU with a gap
-        // before it.
+        // CPU numbers have a gap, and this CPU's counters start at 5, in a slot other than the
+        // first.
         let mut cpu6 = channel.cpu(6, 5);
         let pieces = [
             noise(1, cpu0.room()),
@@ -106,7 +106,7 @@ fn what_comes_while_recording_is_taken_until_sigint() {
         expected.extend(piece);
         channel.wait_for(0, expected.len());
         if i == N {
-            // A CPU comes up.
+            // A CPU is brought online.
             let mut cpu = channel.cpu(3, 0);
             cpu.finish(&noise(99, 77));
             late = Some(cpu);
@@ -130,7 +130,7 @@ fn what_comes_while_recording_is_taken_until_sigint() {
     assert_eq!(stderr(&output), "", "no display without a terminal");
 }
 
-/// The kernel creates a CPU's files one after the other.
+/// The kernel creates a CPU's files in sequence, so the recorder waits for the control files.
 #[test]
 fn a_cpu_whose_control_files_come_later() {
     let channel = Channel::new("no-overwrite", 0);
@@ -150,12 +150,12 @@ fn a_cpu_whose_control_files_come_later() {
 
 #[test]
 fn other_signals_end_a_recording_too() {
-    // The second is that of a terminal that has gone.
+    // A closed terminal sends SIGHUP.
     for other in [Signal::SIGTERM, Signal::SIGHUP] {
         let channel = Channel::new("no-overwrite", 0);
         channel.cpu(0, 0).finish(b"something");
         let record = channel.record(&["--no-partial"]);
-        // Whoever runs the tests may ignore it, as nohup does.
+        // The environment of the tests may ignore SIGHUP, as nohup does.
         let mut command = Command::new("env");
         command.arg("--default-signal=HUP");
         command.arg(record.get_program()).args(record.get_args());
@@ -167,7 +167,7 @@ fn other_signals_end_a_recording_too() {
     }
 }
 
-/// Each would miss what the other takes. To look is no harm.
+/// A second recorder is refused: each would miss the other's data. stat is harmless and allowed.
 #[test]
 fn one_reads_a_channel() {
     for method in [&[][..], &["--read"]] {
@@ -189,7 +189,7 @@ fn one_reads_a_channel() {
     }
 }
 
-/// As nohup has it.
+/// The recorder keeps an ignored SIGHUP ignored, as nohup needs.
 #[test]
 fn a_hangup_that_is_ignored_ends_nothing() {
     let channel = Channel::new("no-overwrite", 0);
@@ -214,7 +214,7 @@ fn signal(child: &Child, signal: Signal) {
     nix::sys::signal::kill(pid, signal).unwrap();
 }
 
-/// Whether all of its threads are stopped.
+/// Returns true if all threads of a process are stopped.
 fn stopped(child: &Child) -> bool {
     let mut tasks = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
     tasks.all(|task| {
@@ -223,8 +223,8 @@ fn stopped(child: &Child) -> bool {
     })
 }
 
-/// The writer overtakes the recorder while it copies: what is saved is whole, and every sub-buffer
-/// is either saved or counted as lost.
+/// The writer overtakes the recorder during a copy: saved sub-buffers are undamaged, and every
+/// other sub-buffer is counted as lost.
 #[test]
 fn a_flight_recorder_is_never_torn() {
     for header in [0, 8] {
@@ -245,7 +245,7 @@ fn a_flight_recorder_is_never_torn() {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // Bursts longer than the buffer, and pauses in which the recorder catches up.
+                    // Bursts longer than the buffer, with pauses to let the recorder catch up.
                     for _ in 0..200 {
                         cpu.finish(&piece(cpu.number));
                     }
@@ -255,11 +255,11 @@ fn a_flight_recorder_is_never_torn() {
             })
         };
         thread::sleep(Duration::from_millis(800));
-        // On a busy machine, until the recorder has had some time.
+        // On a busy machine, wait until the recorder has run for some time.
         channel.wait_for(0, 2 * N * room);
         stop.store(true, Ordering::Relaxed);
         let mut cpu = writer.join().unwrap();
-        // The writer overtakes the recorder while that is stopped.
+        // The writer overtakes the stopped recorder.
         signal(&child, Signal::SIGSTOP);
         wait(|| stopped(&child));
         for _ in 0..2 * N {
@@ -303,7 +303,7 @@ fn read_takes_the_stream_and_needs_no_control_files() {
     fs::write(channel.dir.join("cpu1"), &bytes).unwrap();
     let child = start(&mut channel.record(&["--read"]));
     channel.wait_for(1, bytes.len());
-    // The end moves: a read of 0 bytes is not the end.
+    // The end moves: a read of 0 bytes does not mean end of file.
     let mut file = File::options()
         .append(true)
         .open(channel.dir.join("cpu1"))
@@ -324,8 +324,8 @@ fn read_takes_the_stream_and_needs_no_control_files() {
 #[test]
 fn read_removes_headers() {
     let channel = Channel::new("no-overwrite", 4);
-    // What read(2) returns from a channel: headers and data, no padding. Three finished sub-buffers
-    // and an unfinished one, whose header is not valid yet.
+    // read(2) of a channel returns headers and data, without padding. The stream has three finished
+    // sub-buffers and an unfinished one, whose header is not valid yet.
     let mut stream = Vec::new();
     let pieces = [noise(1, 4092), noise(2, 100), noise(3, 0), noise(4, 50)];
     for (i, piece) in pieces.iter().enumerate() {
@@ -346,8 +346,7 @@ fn a_closed_channel_ends_the_recording() {
     let channel = Channel::new("no-overwrite", 0);
     let path = channel.dir.join("cpu0");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Keeps the FIFO from breaking while the command has found it but not yet opened it for
-    // reading.
+    // Keeps the FIFO from breaking between the command's lookup and its open for reading.
     use std::os::unix::fs::OpenOptionsExt;
     let nonblock = nix::fcntl::OFlag::O_NONBLOCK.bits();
     let _reader = File::options()
@@ -377,7 +376,7 @@ fn a_reset_is_noticed() {
     cpu.finish(b"before");
     let child = start(&mut channel.record(&["--no-partial"]));
     channel.wait_for(0, 6);
-    // It says so after it has written.
+    // The recorder updates this count after it has written.
     wait(|| channel.consumed(0) == 1);
     fs::write(channel.dir.join("cpu0.consumed"), 0usize.to_ne_bytes()).unwrap();
     cpu.number = 0;
@@ -421,7 +420,7 @@ fn stat_ends_as_all_others() {
         let mut stat = ferrotrace();
         stat.args(["relay", "stat", "-i", "1h"]).arg(channel.name());
         let mut child = start(&mut stat);
-        // It has shown something, and waits.
+        // The command has printed a line and waits.
         child
             .stdout
             .as_mut()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace recover`, on copies of memory.
+//! `ferrotrace recover` on copies of memory.
 
 use std::cell::Cell;
 use std::fs;
@@ -38,7 +38,7 @@ fn name(text: &str) -> [u8; NAME_BYTES] {
     name
 }
 
-/// Memory of a channel of three CPUs, the last of which never came up.
+/// Memory of a channel with three CPUs; the last CPU was never online.
 struct Image {
     words: Vec<Cell<u64>>,
     layout: Layout,
@@ -98,7 +98,8 @@ impl Image {
         }
     }
 
-    /// Writes the record with this number, of 32 bytes, so that eight fill a sub-buffer. With `OPEN` it stays open.
+    /// Writes a record of 32 bytes with this number; eight fill a sub-buffer. With `OPEN` the
+    /// record stays uncommitted.
     fn tick(&self, cpu: u64, number: u32, flags: u16) {
         let reserve = self.layout.ctl_at(cpu);
         let word = Word(self.load(reserve));
@@ -134,7 +135,7 @@ impl Image {
         self.store(at, self.load(at) ^ (1 << bit));
     }
 
-    /// Recovers from a copy in a directory; the recording is `rec` there.
+    /// Recovers from a copy in a directory; the output is `rec` there.
     fn recover(&self, args: &[&str]) -> (tempfile::TempDir, Output) {
         let dir = tempfile::tempdir().unwrap();
         let bytes: Vec<_> = self
@@ -165,7 +166,7 @@ fn export(dir: &Path, args: &[&str]) -> String {
     ))
 }
 
-/// The numbers of the ticks of a recording, in the order of their times.
+/// Returns the CPU and the number of each tick in a recording, in order of time.
 fn numbers(dir: &Path) -> Vec<(u64, u64)> {
     let text = export(dir, &["--json"]);
     let lines = text
@@ -267,7 +268,7 @@ fn without_a_seal_the_user_decides() {
     let again = run(dir.path(), &["--sealed", "--force"]);
     assert!(stderr(&again).contains("cpu 0: 3 records have no checksum: they were left out"));
     assert_eq!(numbers(dir.path()), []);
-    // Not over a recording.
+    // An existing recording is not overwritten.
     assert!(!run(dir.path(), &[]).status.success());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace report`: tables as text, and a page with a timeline.
+//! `ferrotrace report`: text tables, and a page with a timeline.
 
 use std::fs;
 use std::process::Command;
@@ -18,11 +18,11 @@ use crate::common::stderr;
 use crate::common::stdout;
 use crate::common::succeed;
 
-/// The type of a record without fields, which would end a script.
+/// A type without fields, with a name that would end a script.
 const TICK: &str = "name: </script><b>tick\nID: 3\n";
 
-/// CPU 0 runs bash for 6 ms, then cat for 3 ms, and is idle for 1 ms; CPU 1 runs something with an odd name for 5 ms. Thread 42
-/// calls a function that takes 4 ms, and within it once again for 1 ms.
+/// CPU 0 runs bash for 6 ms, then cat for 3 ms, and idles for 1 ms. CPU 1 runs a thread with an odd
+/// name for 5 ms. Thread 42 makes a call of 4 ms, and within it a second one of 1 ms.
 fn recorded() -> Recording {
     let ms = 1_000_000;
     let cpu0 = [
@@ -82,7 +82,7 @@ total: 9 records of 2 CPUs in 0.010000000 s
 lost: 0 sub-buffers, unknown records dropped by the kernel
 "
     );
-    // A part: what runs at its end, ends there.
+    // A time range clips the thread that runs at its end.
     let part = stdout(&succeed(&mut report(
         &recording,
         &["-t", "1", "--cpu", "0", "--to", "0.006"],
@@ -97,7 +97,7 @@ lost: 0 sub-buffers, unknown records dropped by the kernel
     assert!(text.starts_with("total: 0 records"), "{text}");
 }
 
-/// What the page draws.
+/// Returns the data that the page draws.
 fn drawing(page: &str) -> Value {
     let data = page.split_once("id=\"data\">").unwrap().1;
     serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
@@ -113,12 +113,12 @@ fn a_page_that_needs_nothing_else() {
     let message = fail(&mut report(&recording, &["--html", "-o", to]));
     assert!(message.contains("--force"), "{message}");
 
-    // It says itself that it loads nothing, and nothing in it would.
+    // The page forbids loading, and contains no reference to load.
     assert!(page.contains("default-src 'none'"));
     for part in ["http:", "https:", "src=", "href=", "url(", "@import"] {
         assert!(!page.contains(part), "{part}");
     }
-    // Names are text: there is no tag of theirs.
+    // Names are escaped: they make no tags.
     for part in ["<i>", "<b>"] {
         assert!(!page.contains(part), "{part}");
     }
@@ -170,13 +170,13 @@ fn a_page_that_needs_nothing_else() {
     );
     assert_eq!(data["dropped_slices"], 0);
 
-    // A page of nothing is a page.
+    // A report of an empty recording is a valid page.
     let empty = Recording::new("fast", TIMELINE, &[Vec::new()]);
     let page = stdout(&succeed(&mut report(&empty, &["--html"])));
     assert_eq!(drawing(&page)["tracks"], serde_json::json!([]));
 }
 
-/// Counts the pixels of each colour that is not a shade of grey, the most frequent one first.
+/// Counts the pixels of each colour that is not grey, most frequent first.
 const COLOURS: &str = r#"
 import sys, zlib
 from collections import Counter
@@ -209,7 +209,7 @@ for colour, count in counts.most_common(4):
     print(count)
 "#;
 
-/// In a browser, the timeline is drawn: the slices have colours, and areas like their durations.
+/// A browser draws the timeline: slices have colours, and areas in proportion to their durations.
 #[test]
 #[ignore = "needs a browser in FERROTRACE_BROWSER (make check-browser)"]
 fn browser_draws_the_timeline() {
@@ -244,7 +244,7 @@ fn browser_draws_the_timeline() {
     let mut python = Command::new("python3");
     let counts = stdout(&succeed(python.args(["-c", COLOURS]).arg(&picture)));
     let counts: Vec<f64> = counts.lines().map(|line| line.parse().unwrap()).collect();
-    // bash 6 ms, both calls 4 + 1 ms, the odd one 5 ms, cat 3 ms; names are written over them.
+    // bash 6 ms, both calls 4 + 1 ms, the odd thread 5 ms, cat 3 ms; names cover some pixels.
     let unit = counts[0] / 6.0;
     assert!(unit > 500.0, "{counts:?}");
     for (count, ms) in counts.iter().zip([6.0, 5.0, 5.0, 3.0]) {

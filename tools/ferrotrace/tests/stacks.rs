@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records with the calls that have led to them, in all formats.
+//! Records with call stacks, in all formats.
 
 use std::fs;
 
@@ -26,7 +26,8 @@ ffffffff81000100 T do_syscall
 ffffffff81000200 t do_open
 ";
 
-/// Two records of thread 7: with two calls in the kernel and one in a file that is not there; without any.
+/// Makes two records of thread 7: one with two kernel frames and a frame of a missing file, one
+/// without a stack.
 fn recorded() -> Recording {
     let mut data = 7_i32.to_ne_bytes().to_vec();
     data.extend([0; 4]);
@@ -63,7 +64,7 @@ fn text_has_names() {
     let json = stdout(&succeed(&mut recording.merge(&["--json"])));
     let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert!(first.to_string().contains(STACK), "{first}");
-    // Without what names them there are numbers.
+    // Without kallsyms and maps, frames are addresses.
     fs::remove_file(recording.dir.join("kallsyms")).unwrap();
     fs::remove_file(recording.dir.join("maps")).unwrap();
     let text = stdout(&succeed(&mut recording.merge(&[])));
@@ -71,7 +72,7 @@ fn text_has_names() {
         text.contains(" stack=0x1010;0xffffffff81000108;0xffffffff81000204\n"),
         "{text}"
     );
-    // They are text for every other format, too.
+    // The other formats have stacks as text.
     for format in ["ctf", "ctf2", "chrome"] {
         exported(&recording, format);
     }
@@ -90,7 +91,7 @@ fn firefox_has_samples() {
     let samples = &thread["samples"]["stack"];
     assert_eq!(samples.as_array().unwrap().len(), 2, "{samples}");
     assert_eq!(samples[1], Value::Null);
-    // From the innermost call up.
+    // Frames from the innermost call outwards.
     let strings = profile["shared"]["stringArray"].as_array();
     let strings = strings.or(thread["stringArray"].as_array()).unwrap();
     let mut at = samples[0].as_u64();
@@ -107,7 +108,7 @@ fn firefox_has_samples() {
     assert_eq!(names.join(";"), STACK);
 }
 
-/// By Perfetto's own description of its format.
+/// Reads a trace by Perfetto's own description of its format.
 const READER: &str = r#"
 import sys
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as p

@@ -30,7 +30,7 @@ format:
 \tfield:u8 list[];\toffset:12;\tsize:0;\tsigned:0;
 ";
 
-/// Prints the rows of a query, one on each line, with tabs between values.
+/// Prints the rows of a query, one a line, with tabs between values.
 const QUERY: &str = r#"
 import duckdb, sys
 duckdb.sql("set timezone = 'UTC'")
@@ -69,7 +69,7 @@ fn other(s2: i32, list: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Every kind of field, on two CPUs.
+/// Makes a recording with every kind of field on two CPUs.
 fn kinds() -> Recording {
     let cpu0 = [
         fast(1, 0, None, &all(-3, "ba\u{e4}sh")),
@@ -121,7 +121,7 @@ data\tBLOB
     );
     let of = "host7\tb007";
     let date = "2023-11-14 22:13:20.00000";
-    // The first record has no time of its own, and takes that of the next one.
+    // The first record has no time of its own and takes the next record's.
     assert_eq!(
         rows,
         format!(
@@ -139,7 +139,7 @@ data\tBLOB
     assert_eq!(python(QUERY, &[&summary]), "4\n");
 }
 
-/// More rows than are kept, and none.
+/// More rows than fit in one row group, and no rows.
 #[test]
 #[ignore = "needs the readers that make setup installs"]
 fn duckdb_counts_as_many_as_text() {
@@ -180,7 +180,7 @@ fn duckdb_counts_as_many_as_text() {
     assert_eq!(python(QUERY, &[&query]), line(0) + &line(1));
     let text = stdout(&succeed(&mut recording.merge(&[])));
     assert!(text.contains("cpu 1: 40000 records\n"), "{text}");
-    // In the order of text.
+    // Rows sort as the text output does.
     let sorted = format!(
         "select count(*) from (select time, lag(time) over (order by file_row_number) as before
              from read_parquet('{table}', file_row_number = true)) where time < before"
@@ -199,7 +199,7 @@ fn duckdb_counts_as_many_as_text() {
 fn duckdb_asks_ten_hosts() {
     let dir = tempfile::tempdir().unwrap();
     for host in 0..10u64 {
-        // Each has calls of its own length, and host 3 a field that the others do not have.
+        // Each host has calls of its own duration, and host 3 has an additional field.
         let more = match host {
             3 => "\tfield:u32 extra;\toffset:16;\tsize:4;\tsigned:0;\n",
             _ => "",
@@ -243,7 +243,7 @@ format:
     assert_eq!(rows[9], "host0\tboot-0\tvfs_read\t100\t99.0\t100.0");
 }
 
-/// Without a reader: the file begins and ends as it has to, and is not written over.
+/// Without a reader: the file begins and ends as Parquet requires, and is not overwritten.
 #[test]
 fn a_table_is_a_file_of_parquet() {
     let recording = kinds();
@@ -257,7 +257,7 @@ fn a_table_is_a_file_of_parquet() {
     let piped = succeed(&mut recording.merge(&["--format", "parquet"]));
     assert!(piped.stdout == bytes);
 
-    // A file that cannot grow stands for a full disk.
+    // A file size limit stands for a full disk.
     let mut command = std::process::Command::new("env");
     command.args(["--ignore-signal=XFSZ", "prlimit", "--fsize=1000"]);
     let merge = recording.merge(&["--format", "parquet", "-f", "-o"]);

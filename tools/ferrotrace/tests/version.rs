@@ -12,7 +12,7 @@ use crate::common::succeed;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Returns a git command in a directory, apart from the user's configuration.
+/// Returns a git command in a directory, without the user's configuration.
 fn git(dir: &Path) -> Command {
     let mut command = Command::new("git");
     command
@@ -57,7 +57,7 @@ fn the_command_shows_a_commit() {
     }
 }
 
-/// The build script, in a directory of its own.
+/// Runs the build script in a directory of its own.
 #[test]
 fn the_build_script_follows_the_commit() {
     let dir = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn the_build_script_follows_the_commit() {
     succeed(git(&package).args(["add", "Cargo.toml"]));
     version(&format!("{VERSION} ({})", commit_of(&package)));
 
-    // Cargo looks at the time and the size of these.
+    // Cargo compares the time and the size of these files.
     let watched = |said: &str| -> Vec<_> {
         said.lines()
             .filter_map(|line| line.strip_prefix("cargo::rerun-if-changed=.git/"))
