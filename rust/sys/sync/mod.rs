@@ -2,7 +2,6 @@
 
 //! Sharing and waiting: counted objects, locks, RCU, and work deferred to a context that may sleep.
 
-pub mod deferred_call;
 pub mod deferred_drop;
 pub mod mutex;
 pub mod nmi_lock;

@@ -35,7 +35,6 @@ SYS = [
     "fs/uaccess.rs",
     "sync/refcounted.rs",
     "sync/deferred_drop.rs",
-    "sync/deferred_call.rs",
     "trace/tracepoint.rs",
 ]
 # Items that a client without unsafe code cannot use, by the name or with the owner's name: those

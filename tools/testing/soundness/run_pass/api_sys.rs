@@ -14,8 +14,6 @@ use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::fs::uaccess::UserSrc;
-use ferro_sys::sync::deferred_call::Errand;
-use ferro_sys::sync::deferred_call::OnErrand;
 use ferro_sys::sync::deferred_drop::may_sleep;
 use ferro_sys::sync::deferred_drop::Deferred;
 use ferro_sys::sync::refcounted::Shared;
@@ -83,12 +81,6 @@ static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<Client>());
 
 struct Task(Atomic<u32>);
 
-impl OnErrand for Task {
-    fn on_errand(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
-
 impl SchedSwitch for Task {
     fn switch(&self, event: &Switch) {
         let later = event.next.pid != event.prev.pid && !event.preempt;
@@ -113,12 +105,6 @@ fn cpus() -> Result {
 }
 
 fn work() -> Result {
-    let errand = KBox::pin_init(Errand::new::<Error>(Ok(Task(Atomic::new(0)))), GFP_KERNEL)?;
-    errand.ask();
-    errand.wait();
-    if errand.0.load(Relaxed) != 1 {
-        return Err(EINVAL);
-    }
     let mut deferred: Deferred<u32> = Deferred::new(Ok::<_, Error>(1))?;
     *deferred.get_mut() += 1;
     deferred.drop_later();
