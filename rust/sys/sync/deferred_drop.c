@@ -77,19 +77,18 @@ void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_defer
 EXPORT_SYMBOL_GPL(ferro_defer);
 
 /* A running item may defer more items. */
-void ferro_wait_deferred(void)
+static void wait_deferred(void)
 {
 	do {
 		irq_work_sync(&irq_work);
 		flush_work(&work);
 	} while (atomic_read(&pending));
 }
-EXPORT_SYMBOL_GPL(ferro_wait_deferred);
 
 /* The deferred items of the module finish before its forgotten objects are looked for. */
 static void going_first(struct module *mod)
 {
-	ferro_wait_deferred();
+	wait_deferred();
 }
 DEFINE_MODULE_GOING(ferro_deferred_first, going_first, INT_MAX);
 
@@ -97,6 +96,6 @@ DEFINE_MODULE_GOING(ferro_deferred_first, going_first, INT_MAX);
 static void going_last(struct module *mod)
 {
 	ferro_tracepoints_going(mod);
-	ferro_wait_deferred();
+	wait_deferred();
 }
 DEFINE_MODULE_GOING(ferro_deferred_last, going_last, INT_MIN);

@@ -23,9 +23,6 @@ bool ferro_may_sleep(void);
  */
 void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_deferred *deferred));
 
-/* Waits until all items deferred before are finished. Context: process; sleeps; not from a run. */
-void ferro_wait_deferred(void);
-
 /* tracepoint.rs: removes probes that a module in state GOING has left on tracepoints. */
 void ferro_tracepoints_going(struct module *mod);
 

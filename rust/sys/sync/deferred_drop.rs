@@ -17,19 +17,17 @@ use kernel::types::Opaque;
 /// Type `struct ferro_deferred`, with that name because CFI compares function types and their
 /// parameters by name. `deferred_drop.c` checks its size.
 #[repr(C)]
-pub(super) struct ferro_deferred {
+struct ferro_deferred {
     _in_c: [usize; 2],
 }
 
-pub(super) use ferro_deferred as Work;
+use ferro_deferred as Work;
 
 extern "C" {
     /// `deferred_drop.h`
     fn ferro_may_sleep() -> bool;
     /// `deferred_drop.h`
-    pub(super) fn ferro_defer(work: *mut Work, run: unsafe extern "C" fn(*mut Work));
-    /// `deferred_drop.h`
-    pub(super) fn ferro_wait_deferred();
+    fn ferro_defer(work: *mut Work, run: unsafe extern "C" fn(*mut Work));
 }
 
 /// Returns true if the caller may sleep: not in an interrupt or a probe handler, not with
