@@ -53,9 +53,9 @@ pub(crate) struct Hits;
 // has been synchronised without the breakpoint, and `kill()` before the code is freed.
 //
 // Nothing here sleeps, allocates or takes a lock. The code that it runs on cannot be probed
-// (`ferro_kprobes_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
-// a breakpoint finds a probe running, so that it calls no handler and nothing else with a
-// breakpoint. The same holds at an ftrace site, and there only handlers change registers.
+// (`ferro_kprobes_core::blacklist_names`), except functions of the kernel that it or a handler
+// calls. Such a breakpoint finds a probe running, so that it calls no handler and nothing else
+// with a breakpoint. The same holds at an ftrace site, and there only handlers change registers.
 #[expect(unsafe_code)]
 unsafe impl TrapHandler for Hits {
     #[inline(always)]

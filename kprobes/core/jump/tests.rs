@@ -436,7 +436,8 @@ proptest! {
             if let Ok(len) = displaced.relocate(to, &mut out) {
                 let first = displaced.relocate_first(to, &mut out).unwrap();
                 let mut rest = [0; MAX_RELOCATED];
-                let rest = displaced.relocate_rest(to.wrapping_add(first as u64), &mut rest).unwrap();
+                let behind = to.wrapping_add(first as u64);
+                let rest = displaced.relocate_rest(behind, &mut rest).unwrap();
                 prop_assert_eq!(first + rest, len);
             }
             prop_assert!(displaced.relocate(AT + 0x1_0000, &mut out).is_ok());

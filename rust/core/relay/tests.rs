@@ -219,7 +219,10 @@ proptest! {
         busy: u8,
     ) {
         let geometry = Geometry::new(size, n).unwrap();
-        let read = if behind { consumed.wrapping_sub(ahead + 1) } else { consumed.wrapping_add(ahead) };
+        let read = match behind {
+            true => consumed.wrapping_sub(ahead + 1),
+            false => consumed.wrapping_add(ahead),
+        };
         let is_busy = |index: SubbufIndex| busy & 1 << index.get() != 0;
         let new = settle(&geometry, consumed, read, is_busy);
         let position = Position::new(new, read, 3);
@@ -240,7 +243,13 @@ proptest! {
     }
 
     #[test]
-    fn consume_is_bounded(size in 1usize..9, n in 1usize..9, produced: usize, ready in 0usize..20, more: usize) {
+    fn consume_is_bounded(
+        size in 1usize..9,
+        n in 1usize..9,
+        produced: usize,
+        ready in 0usize..20,
+        more: usize,
+    ) {
         let geometry = Geometry::new(size, n).unwrap();
         let consumed = produced.wrapping_sub(ready);
         match consume(&geometry, produced, consumed, more) {

@@ -55,7 +55,7 @@ unsafe impl<T: Sync> Send for SiteData<T> {}
 ///
 /// # Invariants
 ///
-/// A `static`. Its callback is [`shim`], and the data comes from [`Self::add`].
+/// A `static`. Its callback is [`shim`], and the data is from [`Self::add`].
 pub struct FtraceData<H: DataHandler> {
     ops: UnsafeCell<bindings::ftrace_data_ops>,
     _handler: PhantomData<fn(H)>,

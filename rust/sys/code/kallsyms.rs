@@ -78,7 +78,7 @@ pub fn is_traceable(_addr: usize) -> bool {
     true
 }
 
-/// Returns the address of the function whose part contains an address, by the name in front of the
+/// Returns the address of the function that has a part at an address, by the name in front of the
 /// suffix.
 #[cfg(all(CONFIG_DYNAMIC_FTRACE, not(CONFIG_KPROBE_EVENTS_ON_NOTRACE)))]
 fn whole_of(addr: usize) -> Option<usize> {

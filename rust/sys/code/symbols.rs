@@ -254,7 +254,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Describes a code address, if it is in a symbol.
+    /// Describes a code address in a symbol.
     pub fn of(addr: usize) -> Option<Self> {
         let mut new = Self {
             name: [0; NAME_LEN],

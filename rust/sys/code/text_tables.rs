@@ -100,7 +100,7 @@ fn next_exit(range: &Range<usize>, at: &mut c_ulong) -> Option<usize> {
     (exit != 0).then_some(exit)
 }
 
-/// Copies data that is never written. Returns false if the memory is not such data.
+/// Copies constant data. Returns false if the memory is not such data.
 pub fn read_rodata(at: usize, to: &mut [u8]) -> bool {
     // SAFETY: Compares the addresses with the limits of sections, a module's under RCU.
     let is = unsafe { ferro_is_rodata(at, at.saturating_add(to.len())) };

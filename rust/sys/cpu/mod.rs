@@ -54,7 +54,8 @@ pub fn current_id() -> u32 {
     let cpu: u32;
     // SAFETY: One load of a per-CPU variable that does not change once the CPU is up.
     unsafe {
-        core::arch::asm!("mov {cpu:e}, gs:[rip + {number}]", cpu = out(reg) cpu, number = sym cpu_number,
+        core::arch::asm!("mov {cpu:e}, gs:[rip + {number}]",
+            cpu = out(reg) cpu, number = sym cpu_number,
             options(nostack, preserves_flags, readonly))
     };
     cpu

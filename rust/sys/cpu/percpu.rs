@@ -27,18 +27,21 @@ use crate::cpu::IrqsOff;
 macro_rules! this_cpu {
     (load $variable:ident) => {{
         let value: usize;
-        core::arch::asm!("mov {value}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
+        core::arch::asm!("mov {value}, gs:[rip + {variable}]",
+            value = out(reg) value, variable = sym $variable,
             options(nostack, preserves_flags, readonly));
         value
     }};
     (load32 $variable:ident) => {{
         let value: u32;
-        core::arch::asm!("mov {value:e}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
+        core::arch::asm!("mov {value:e}, gs:[rip + {variable}]",
+            value = out(reg) value, variable = sym $variable,
             options(nostack, preserves_flags, readonly));
         value
     }};
     (store $variable:ident, $value:expr) => {
-        core::arch::asm!("mov gs:[rip + {variable}], {value}", value = in(reg) $value, variable = sym $variable,
+        core::arch::asm!("mov gs:[rip + {variable}], {value}",
+            value = in(reg) $value, variable = sym $variable,
             options(nostack, preserves_flags))
     };
     (clear $variable:ident) => {
@@ -101,7 +104,7 @@ impl<T> PerCpuPtr<T> {
 ///
 /// # Safety
 ///
-/// `slots` comes from `alloc_percpu(T *)`, has not been freed, and the pointers are accessed with
+/// `slots` is from `alloc_percpu(T *)`, has not been freed, and the pointers are accessed with
 /// single loads and stores.
 #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
 #[inline(always)]
@@ -119,7 +122,7 @@ pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
 ///
 /// # Safety
 ///
-/// `slots` comes from `alloc_percpu(T *)`, has not been freed, and the pointers are accessed with
+/// `slots` is from `alloc_percpu(T *)`, has not been freed, and the pointers are accessed with
 /// single loads and stores.
 #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
 #[inline(always)]

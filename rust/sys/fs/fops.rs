@@ -291,7 +291,7 @@ unsafe extern "C" fn open<T: FileOps>(
         unsafe { bindings::ferro_file_no_positions(file) };
         return 0;
     }
-    // SAFETY: Both pointers come from the caller.
+    // SAFETY: Both pointers are the caller's.
     unsafe { bindings::nonseekable_open(inode, file) }
 }
 

@@ -56,7 +56,7 @@ impl Loan {
         }
         // SAFETY: The loan was allocated as a box, and has no references left.
         let loan = unsafe { KBox::from_raw(this.as_ptr()) };
-        // SAFETY: The file is open, so by the contract of `PipeDst::new()` it may be passed.
+        // SAFETY: The file is open, so the contract of `PipeDst::new()` allows the call.
         unsafe { (loan.give_back)(loan.file, loan.token) };
         // SAFETY: The loan owns this reference. The kernel releases the file later.
         unsafe { bindings::fput(loan.file.as_ptr()) };
@@ -66,8 +66,8 @@ impl Loan {
 impl<'a> PipeDst<'a> {
     /// # Safety
     ///
-    /// `pipe` is locked; `file` is open, keeps the memory, and may be passed to `give_back` until it
-    /// is released. Pipe and file stay so as long as the result exists.
+    /// `pipe` is locked; `file` is open and keeps the memory. Both stay so as long as the result
+    /// exists. `give_back` may be called with `file` until the file is released.
     pub(crate) unsafe fn new(
         memory: Option<&'a PageBuf>,
         give_back: GiveBack,

@@ -44,7 +44,8 @@ mod x86 {
     declare_hook! {
         /// An ops needs its trampoline made or changed. [`Terminate`](crate::hook::typed::Answer):
         /// done.
-        pub engine TrampolineUpdate<'a> = c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
+        pub engine TrampolineUpdate<'a> =
+            c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
         // SAFETY: `points.c` passes these parameters.
         unsafe { c"ops" }
     }
@@ -61,7 +62,8 @@ mod x86 {
     declare_hook! {
         /// The ops of a function have changed. [`Terminate`](crate::hook::typed::Answer): the exit
         /// has set their set.
-        pub engine TrampolineSet<'a> = c"trampoline_set" in Sleep(change: *mut bindings::ftrace_set_change);
+        pub engine TrampolineSet<'a> =
+            c"trampoline_set" in Sleep(change: *mut bindings::ftrace_set_change);
         // SAFETY: `ferrotrace_ftrace.h` passes these parameters.
         unsafe { c"change" }
     }
@@ -77,7 +79,8 @@ mod x86 {
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
         /// Functions are attached to a `struct ftrace_data_ops`, or have been detached.
-        pub engine TrampolineData<'a> = c"trampoline_data" in Sleep(change: *mut bindings::ftrace_data_change);
+        pub engine TrampolineData<'a> =
+            c"trampoline_data" in Sleep(change: *mut bindings::ftrace_data_change);
         // SAFETY: `data.c` passes these parameters.
         unsafe { c"change" }
     }
@@ -104,7 +107,8 @@ declare_hook! {
 declare_hook! {
     /// The instruction at an address has been executed, or not, after consumers of a uprobe were
     /// called for it.
-    pub UprobeDone<'a> = c"uprobe_done" in Task(regs: *mut bindings::pt_regs, address: usize, executed: bool);
+    pub UprobeDone<'a> =
+        c"uprobe_done" in Task(regs: *mut bindings::pt_regs, address: usize, executed: bool);
     // SAFETY: `points.c` passes these parameters.
     unsafe { c"regs, address, executed" }
 }

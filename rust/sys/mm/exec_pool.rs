@@ -280,7 +280,7 @@ static POOL: StaticMutex<Pool> = static_mutex!(
     }
 );
 
-/// Room for a piece of code. It has breakpoints or older code until it is written.
+/// Room for a piece of code. It has breakpoints or older code before the write.
 ///
 /// The drop needs only process context: the code may still be executing, but no CPU may enter it.
 ///

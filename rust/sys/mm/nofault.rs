@@ -83,10 +83,11 @@ mod stack {
     #[inline(always)]
     pub(super) fn start() -> usize {
         let task: *mut bindings::task_struct;
-        // SAFETY: One load of a per-CPU variable, which belongs to the current task on whatever CPU
+        // SAFETY: One load of a per-CPU variable, which belongs to the current task on any CPU
         // it runs.
         unsafe {
-            asm!("mov {task}, gs:[rip + {current}]", task = out(reg) task, current = sym current_task,
+            asm!("mov {task}, gs:[rip + {current}]",
+                task = out(reg) task, current = sym current_task,
                 options(nostack, preserves_flags, readonly))
         };
         // SAFETY: The current task is live, and its stack does not move. `layout.rs` compares the

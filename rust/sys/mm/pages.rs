@@ -2,7 +2,7 @@
 
 //! Memory that the kernel writes through a contiguous mapping and user space reads through its own.
 //!
-//! The memory may change during any access, so it is never a `&[u8]`: it is passed as a
+//! The memory may change during any access, so it is never a `&[u8]`, but a
 //! [`MemRange`] and only copied.
 //!
 //! Contexts: process, to allocate and free; any otherwise.
@@ -165,7 +165,7 @@ impl PageBuf {
         })
     }
 
-    /// Loads the word at a multiple of 8 bytes, if it is inside.
+    /// Loads the word at a multiple of 8 bytes, inside of the memory.
     ///
     /// Context: any.
     pub fn load(&self, at: usize) -> Option<u64> {
@@ -218,7 +218,7 @@ impl PageBuf {
         (self.pages.as_ptr().cast_mut(), self.pages.len())
     }
 
-    /// Returns a part of the memory, if it is inside.
+    /// Returns a part, unless it exceeds the memory.
     pub fn range(&self, start: usize, len: usize) -> Option<MemRange<'_>> {
         let end = start.checked_add(len)?;
         (end <= self.len()).then(|| MemRange {

@@ -53,7 +53,7 @@ macro_rules! impl_always_refcounted {
 pub unsafe fn put<T: Counted>(obj: NonNull<T>) {
     // SAFETY: The caller's reference keeps the object alive.
     if unsafe { obj.as_ref() }.count().dec_and_test() {
-        // SAFETY: By the rules of `Counted` the object came from a `KBox`, and no reference is
+        // SAFETY: By the rules of `Counted` the object was a `KBox`, and no reference is
         // left.
         drop(unsafe { KBox::from_raw(obj.as_ptr()) });
     }

@@ -54,7 +54,8 @@ pub unsafe fn fetch_add(word: *mut u64, value: u64) -> u64 {
     let was: u64;
     // SAFETY: By the rules of this function.
     unsafe {
-        asm!("lock xadd qword ptr [{word}], {value}", word = in(reg) word, value = inout(reg) value => was,
+        asm!("lock xadd qword ptr [{word}], {value}",
+            word = in(reg) word, value = inout(reg) value => was,
             options(nostack))
     };
     was
@@ -70,7 +71,8 @@ pub unsafe fn swap(word: *mut u64, value: u64) -> u64 {
     let was: u64;
     // SAFETY: By the rules of this function.
     unsafe {
-        asm!("xchg qword ptr [{word}], {value}", word = in(reg) word, value = inout(reg) value => was,
+        asm!("xchg qword ptr [{word}], {value}",
+            word = in(reg) word, value = inout(reg) value => was,
             options(nostack, preserves_flags))
     };
     was

@@ -12,8 +12,8 @@ use kernel::types::Opaque;
 
 use crate::cpu::irq_work::OnIrqWork;
 
-// RUST-KERNEL: `kernel::sync::poll::PollCondVar` cannot be asked whether anybody waits; ours until
-// it can.
+// RUST-KERNEL: `kernel::sync::poll::PollCondVar` does not tell if a task waits; ours until it
+// does.
 /// A `wait_queue_head_t`.
 #[repr(transparent)]
 #[pin_data]

@@ -142,7 +142,7 @@ impl<T: SchedSwitch> SchedSwitchProbe<T> {
         Ok(new)
     }
 
-    /// Arms the probe, if it is disarmed.
+    /// Arms a disarmed probe.
     ///
     /// Context: process; sleeps. Errors: [`Error::Already`], [`Error::MustNotSleep`],
     /// [`Error::ModuleGoes`], [`Error::NoMemory`], [`Error::Other`].
@@ -191,7 +191,7 @@ impl<T: SchedSwitch> Attached<T> {
         })
     }
 
-    /// Attaches the function to the tracepoint, if it is not attached.
+    /// Attaches an unattached function to the tracepoint.
     ///
     /// # Safety
     ///

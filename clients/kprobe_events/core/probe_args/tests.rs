@@ -246,7 +246,8 @@ fn conditions() {
         cpu: 3,
     };
     let holds = |conditions: &str| {
-        let line = format!("n=$retval:s32 u=$retval:u32 f=+0(%di):string gone=+0(%bx) t=+0(%bx):string if {conditions}");
+        let args = "n=$retval:s32 u=$retval:u32 f=+0(%di):string gone=+0(%bx) t=+0(%bx):string";
+        let line = format!("{args} if {conditions}");
         let args = Args::parse(&line, true).expect(conditions);
         let mut all = args.conditions();
         all.all(|condition| condition.holds(&hit, 1000, &machine))

@@ -398,7 +398,8 @@ proptest! {
     ) {
         let cpus = u64::try_from(per_cpu.len()).unwrap();
         let image = Image::new(cpus, 128, 4, overwrite);
-        let written: Vec<_> = (0..cpus).zip(&per_cpu).map(|(cpu, lens)| fill(&image, cpu, lens)).collect();
+        let cpus_lens = (0..cpus).zip(&per_cpu);
+        let written: Vec<_> = cpus_lens.map(|(cpu, lens)| fill(&image, cpu, lens)).collect();
         if let Some(reason) = sealed {
             image.seal([Reason::Panic, Reason::Restart, Reason::Closed][reason]);
         }
@@ -407,7 +408,8 @@ proptest! {
             let (records, pieces) = recovered(bytes.as_slice(), &image.layout, cpu);
             prop_assert_eq!(&records, written);
             for piece in pieces {
-                let whole = matches!(piece, Piece::Records { sealed: by, .. } if by == sealed.is_some());
+                let is_sealed = sealed.is_some();
+                let whole = matches!(piece, Piece::Records { sealed: by, .. } if by == is_sealed);
                 prop_assert!(whole, "{:?}", piece);
             }
         }
@@ -424,7 +426,8 @@ proptest! {
         image.seal(Reason::Panic);
         let words = image.layout.ring().size() / 8;
         for (at, bit) in &flips {
-            let at = image.layout.data_at(0, 8 * u64::try_from(at.index(usize::try_from(words).unwrap())).unwrap());
+            let index = at.index(usize::try_from(words).unwrap());
+            let at = image.layout.data_at(0, 8 * u64::try_from(index).unwrap());
             image.store(at, image.load(at) ^ (1 << bit));
         }
         let (records, pieces) = recovered(&image, &image.layout, 0);
@@ -446,7 +449,8 @@ proptest! {
     ) {
         let image = Image::new(1, 64, 4, true);
         for position in (0..256).step_by(8) {
-            let word = seed.rotate_left(u32::try_from(position % 64).unwrap()) & 0x000f_ffff_0000_003f;
+            let turned = seed.rotate_left(u32::try_from(position % 64).unwrap());
+            let word = turned & 0x000f_ffff_0000_003f;
             image.store(image.layout.data_at(0, position), word);
         }
         image.store(image.layout.ctl_at(0) + ctl::RESERVE, reserve);

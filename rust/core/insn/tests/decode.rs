@@ -252,14 +252,20 @@ proptest! {
         prop_assert!((1..=MAX_LEN).contains(&insn.len()));
         prop_assert_eq!(insn.bytes(), &bytes[..insn.len()]);
         let mut end = 0;
-        for field in [insn.opcode_field(), insn.modrm_field(), insn.displacement_field(), insn.immediate_field()] {
+        for field in [
+            insn.opcode_field(),
+            insn.modrm_field(),
+            insn.displacement_field(),
+            insn.immediate_field(),
+        ] {
             if field.len != 0 {
                 prop_assert!(field.at >= end);
                 end = field.at + field.len;
             }
         }
         // Only a SIB byte may follow ModRM.
-        let sib = u8::from(insn.sib().is_some() && insn.displacement_field().len + insn.immediate_field().len == 0);
+        let after = insn.displacement_field().len + insn.immediate_field().len;
+        let sib = u8::from(insn.sib().is_some() && after == 0);
         prop_assert_eq!(usize::from(end + sib), insn.len());
         let _ = (insn.flow(), insn.memory_operand());
     }

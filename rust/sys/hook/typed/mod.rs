@@ -96,7 +96,8 @@ pub unsafe trait Spec: Sized + 'static {
 /// No answer of an exit does harm. The hook is no trap: functions that an exit calls may trap
 /// again, without end.
 #[diagnostic::on_unimplemented(
-    message = "attaching to `{Self}` is for engines: `Builder::register_engine()`, which takes an `EnginePromise`"
+    message = "attaching to `{Self}` is for engines: `Builder::register_engine()`, which takes an \
+        `EnginePromise`"
 )]
 pub unsafe trait Open: Spec {}
 

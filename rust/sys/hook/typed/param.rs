@@ -17,7 +17,8 @@ use super::sealed;
 /// `from_raw()` is the inverse of `into_raw()`; `MODIFIABLE` is true for a mutable reference.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a hook",
-    note = "parameters are numbers, `bool`, `*mut T`, and references of the lifetime that the hook's type names"
+    note = "parameters are numbers, `bool`, `*mut T`, and references of the lifetime that the \
+        hook's type names"
 )]
 pub unsafe trait Param<'a>: Sized {
     /// True if exits can change it.
