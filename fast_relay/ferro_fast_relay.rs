@@ -8,8 +8,8 @@
 //!
 //! `ferro_fast_relay_core::ring` has the algorithm, `raw/ring.rs` its memory. `registry.rs` has the
 //! open channels, `channel_state.rs`, `buffer.rs` and `debugfs.rs` their parts, and `persistent.rs`
-//! the channels in memory that survives a reboot. `channel.rs` and `record.rs` are the interface for
-//! clients, `exports.rs` has the C functions.
+//! the channels in memory that survives a reboot. `channel.rs` and `record.rs` are the interface
+//! for clients, `exports.rs` has the C functions.
 //!
 //! # Examples
 //!
