@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The command on real channels: run as root in a guest that has the sample clients as modules, with FERROTRACE set to the
-# command, on any variant:
+# Tests of the command on real channels. Run as root in a guest that has the sample clients as
+# modules, with FERROTRACE set to the command, on any variant:
 #	make vm VARIANT=modular CMD='FERROTRACE=... tools/ferrotrace/tests/guest.sh'
 # Prints KTAP.
 set -uo pipefail
