@@ -102,7 +102,7 @@ pub enum Internal {
 }
 
 impl Internal {
-    /// Whether the first argument is one of these.
+    /// Returns true if the first argument is an internal command.
     pub fn is_meant(first: &OsStr) -> bool {
         [RUNNER, manual::NAME].iter().any(|name| first == *name)
     }

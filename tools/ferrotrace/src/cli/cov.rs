@@ -231,7 +231,7 @@ impl ObjectArgs {
             .collect())
     }
 
-    /// What belongs to objects, and to what is counted in Rust code.
+    /// Finds the files of objects, and the programs for Rust code.
     fn ready(
         &self,
         objects: &[&Object],

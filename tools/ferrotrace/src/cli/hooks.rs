@@ -105,7 +105,7 @@ struct WatchArgs {
     command: CommandArgs,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     hooks: &'a [Hook],

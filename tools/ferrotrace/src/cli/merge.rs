@@ -121,7 +121,7 @@ enum Format {
 }
 
 impl Format {
-    /// What it is, if that is not for a terminal.
+    /// Returns the name of a binary format, which is not for terminals.
     fn binary(self) -> Option<&'static str> {
         match self {
             Self::Perfetto => Some("a trace of Perfetto"),

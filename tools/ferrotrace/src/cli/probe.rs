@@ -225,7 +225,7 @@ struct WatchArgs {
     read: ReadArgs,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     probes: &'a [Probe],
@@ -286,7 +286,7 @@ fn add_stacks(specs: &mut [Spec], of: Option<StackOf>) {
     }
 }
 
-/// What the kernel is to be told.
+/// Resolves specifications into probes for the kernel.
 fn resolve(
     specs: &[Spec],
     returns: bool,

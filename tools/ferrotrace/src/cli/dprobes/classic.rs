@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 
-/// What to do, in short, in long, and as a subcommand.
+/// Actions: short option, long option, subcommand.
 const ACTIONS: [(&str, &str, &str); 6] = [
     ("-i", "--insert", "insert"),
     ("-r", "--remove", "remove"),
