@@ -29,11 +29,11 @@ use nix::sys::statfs::fstatfs;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-/// What the system refuses to do to a file.
+/// Failed operation on a file.
 #[derive(Debug, Error)]
 #[error("{}: cannot {action}", path.display())]
 pub struct IoError {
-    /// What was being done.
+    /// Action that failed.
     pub action: &'static str,
     /// To which file.
     pub path: PathBuf,
@@ -56,7 +56,7 @@ impl IoError {
     }
 }
 
-/// Whether somebody still reads standard output: that of a pipe can have gone.
+/// Returns false if standard output is a pipe without a reader.
 pub fn is_stdout_read() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())];

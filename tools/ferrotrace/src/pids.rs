@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Whether processes have the numbers here that records have: those of the first PID namespace, not of a container's.
+/// Returns true if this process's PID namespace is the first one, whose numbers records have.
 pub fn are_those_of_records() -> bool {
     // The kernel's PROC_PID_INIT_INO. Where it cannot be asked, nothing can be said.
     let own = std::fs::read_link("/proc/self/ns/pid");
@@ -31,8 +31,8 @@ impl Pids {
         }
     }
 
-    /// Whether the thread is one of them. It is looked up once, in `/proc`: a thread that has gone when its first record
-    /// is read is not found there.
+    /// Returns true if the thread belongs to these processes. The first record of a thread looks it
+    /// up in `/proc`; an exited thread is not found there.
     pub fn contain(&mut self, thread: i32) -> bool {
         if self.named.is_empty() || self.named.contains(&thread) {
             return true;

@@ -87,7 +87,7 @@ impl StopSignals {
         Ok(())
     }
 
-    /// Whether the command, if there is one, has ended.
+    /// Returns true if there is a command and it has exited.
     pub fn has_ended(&self) -> bool {
         let mut child = self.child.borrow_mut();
         child
@@ -148,7 +148,7 @@ impl StopSignals {
     }
 }
 
-/// Whether this process ignores SIGHUP, as nohup has it.
+/// Returns true if this process ignores SIGHUP, as under nohup.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();

@@ -20,7 +20,7 @@ pub struct Binaries {
     looked: Vec<PathBuf>,
 }
 
-/// What the kernel calls a module whose file is called so.
+/// Returns the kernel's name of a module with this file name.
 fn module_of(path: &Path) -> Option<String> {
     let is_module = path.extension() == Some(OsStr::new("ko"));
     let stem = path.file_stem().filter(|_| is_module)?;
@@ -73,7 +73,8 @@ impl Binaries {
         }
     }
 
-    /// What is in a directory itself. Directories that cannot be read have nothing.
+    /// Adds the files of a directory, and returns its subdirectories. Unreadable directories have
+    /// none.
     fn add_in(&mut self, dir: &Path) -> Vec<PathBuf> {
         let mut dirs = Vec::new();
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {

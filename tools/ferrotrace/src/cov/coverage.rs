@@ -32,7 +32,7 @@ impl Share {
         permille.unwrap_or(1000)
     }
 
-    /// What was not executed.
+    /// Returns the number of items not executed.
     pub fn missed(self) -> usize {
         self.total.saturating_sub(self.hit)
     }

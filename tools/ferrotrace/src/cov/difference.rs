@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 
 use super::dump::Object;
 
-/// What else is to be said of a difference.
+/// Remarks on a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remarks {
     /// Objects that are in the first dump only.
@@ -149,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        /// What ran before and what ran since make what has run.
+        /// The counts before and the difference add up to the counts after.
         #[test]
         fn sums(pairs in prop::collection::vec((0u64..1 << 63, 0u64..1 << 63), 0..20)) {
             let before: Vec<_> = pairs.iter().map(|pair| pair.0).collect();

@@ -41,7 +41,7 @@ impl Object {
     }
 }
 
-/// What a dump says wrongly.
+/// Errors in a dump.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Malformation {
     /// The file ends within something.
@@ -56,7 +56,7 @@ pub enum Malformation {
     /// A name with a NUL in it.
     #[error("a file name with a NUL")]
     Nul,
-    /// What follows the name is not zero.
+    /// Bytes after the name are not zero.
     #[error("a file name that is not padded with zeros")]
     Padding,
     /// More counters than there can be.
@@ -98,7 +98,7 @@ pub enum DumpError {
         object: usize,
         /// Where it begins.
         offset: u64,
-        /// What is wrong.
+        /// Error in the dump.
         what: Malformation,
     },
     /// The system refuses to read it.

@@ -88,7 +88,7 @@ pub enum Error {
     Unfit {
         /// All objects.
         total: usize,
-        /// What is wrong with some of them.
+        /// Errors of some objects.
         problems: Vec<Problem>,
     },
 
@@ -97,7 +97,7 @@ pub enum Error {
     NoProgram {
         /// The compiler.
         compiler: Compiler,
-        /// What there is.
+        /// Programs that were tried.
         tried: String,
     },
 
@@ -187,7 +187,7 @@ pub enum Unfit {
     Program {
         /// Its name.
         program: String,
-        /// What it said.
+        /// Message of the program.
         reason: String,
     },
 }

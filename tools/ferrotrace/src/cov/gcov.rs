@@ -36,7 +36,7 @@ const NEWEST_GCOV: u32 = 30;
 const NEWEST_LLVM: u32 = 40;
 const OLDEST_LLVM: u32 = 11;
 
-/// What gcov says when it cannot use the files that it has. Other messages, such as that a source file is newer, do not
+/// Messages of gcov for unusable files. Other messages, such as that a source file is newer, do not
 /// change the counts.
 const FAILURES: [&str; 5] = [
     "mismatch",
@@ -68,8 +68,8 @@ fn parse_version(text: &str) -> Option<Compiler> {
     first.contains("gcov").then_some(Compiler::Gcc(major))
 }
 
-/// Whether a gcov reads the files of a compiler. The layout changed with GCC 12; newer ones of the same layout know the
-/// older.
+/// Returns true if a gcov reads the files of a compiler. The layout changed with GCC 12; newer
+/// versions of the same layout read the older.
 fn reads(gcov: u32, gcc: u32) -> bool {
     gcov >= OLDEST && gcov >= gcc && (gcov < 12 || gcc >= 12)
 }

@@ -98,8 +98,8 @@ impl Programs {
     }
 }
 
-/// What a program prints, unless it has failed. That llvm-cov finds records that are not in the profile means nothing: a crate has some
-/// of functions of others that it does not use.
+/// Returns a program's output, or its error. A message of llvm-cov about records missing from the
+/// profile means nothing: a crate includes functions of other crates that it does not use.
 fn finish(output: io::Result<Output>) -> std::result::Result<String, String> {
     let output = output.map_err(|error| format!("cannot be run: {error}"))?;
     let messages = String::from_utf8_lossy(&output.stderr);

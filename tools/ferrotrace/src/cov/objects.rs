@@ -26,7 +26,7 @@ pub struct Ready {
     pub name: PathBuf,
     /// Where its `.gcno` file is.
     pub path: PathBuf,
-    /// What that says.
+    /// Contents of the `.gcno` file.
     pub notes: Notes,
     /// The contents of its `.gcda` file.
     pub data: Vec<u8>,

@@ -72,7 +72,7 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// What does not fit into the table.
+/// Returns the line about rows that the table leaves out.
 fn more(rows: usize, style: Style, untouched: usize, what: &str) -> String {
     let mut text = String::new();
     let hidden = rows.saturating_sub(style.top.unwrap_or(usize::MAX));

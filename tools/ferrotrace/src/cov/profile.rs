@@ -35,12 +35,12 @@ pub struct Profile {
     pub data: Vec<u8>,
 }
 
-/// Whether an object is Rust code, and not what a `.gcda` file has.
+/// Returns true if an object is Rust code, with a profile instead of a `.gcda` file.
 pub fn is_profile(name: &Path) -> bool {
     name.extension() == Some(OsStr::new("profraw"))
 }
 
-/// Whether a file has these bytes.
+/// Returns true if a file contains these bytes.
 fn contains(file: &[u8], bytes: &[u8]) -> bool {
     bytes.is_empty() || file.windows(bytes.len()).any(|part| part == bytes)
 }

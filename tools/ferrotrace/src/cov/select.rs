@@ -22,7 +22,7 @@ use super::paths::root;
 /// Endings that a pattern may have, since an object has several files.
 const ENDINGS: [&str; 6] = [".gcda", ".gcno", ".profraw", ".ko", ".c", ".o"];
 
-/// What is wrong with a pattern.
+/// Error in a pattern.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum PatternError {
     /// It has no name in it.
@@ -76,14 +76,14 @@ fn stem(path: &Path) -> &[u8] {
     stripped.or(path.strip_suffix(b".profraw")).unwrap_or(path)
 }
 
-/// What follows each `/` of a path, the longest first.
+/// Returns the part of a path after each `/`, longest first.
 fn tails(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     slashes.filter_map(|(at, _)| path.get(at + 1..))
 }
 
 impl Pattern {
-    /// Whether it names a path, or a directory above it.
+    /// Returns true if the pattern names a path, or a directory above it.
     fn names(&self, path: &[u8]) -> bool {
         let below = [self.stem.as_bytes(), b"/*"].concat();
         glob::matches(self.stem.as_bytes(), path) || glob::matches(&below, path)
@@ -104,7 +104,8 @@ impl Pattern {
         (!self.stem.contains(['/', '*', '?', '['])).then_some(&self.stem)
     }
 
-    /// Whether it names each of the objects, of which `root` has all.
+    /// Returns, for each object, true if the pattern names it; `None` if it names none. `root`
+    /// contains all objects.
     fn select(&self, objects: &[&Path], root: &Path, module: &[PathBuf]) -> Option<Vec<bool>> {
         let select = |names: &dyn Fn(&Path) -> bool| {
             let selected: Vec<bool> = objects.iter().map(|object| names(object)).collect();

@@ -25,7 +25,7 @@ pub enum Compiler {
 /// How a file is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What lengths of records and strings count, in bytes: 1 or 4.
+    /// Unit of lengths of records and strings, in bytes: 1 or 4.
     pub unit: u32,
     /// There is a checksum after the stamp.
     pub checksum: bool,

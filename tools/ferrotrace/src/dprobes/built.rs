@@ -30,7 +30,7 @@ use crate::file::IoError;
 /// The last bytes of a file.
 const MARK: &[u8; 4] = b"DPBI";
 
-/// What a program was built for.
+/// File that a program was built for.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Origin {
     /// The build ID of the file that is probed, of the kernel or of the module, in hexadecimal, if it is known.

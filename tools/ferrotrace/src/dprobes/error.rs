@@ -52,7 +52,7 @@ pub enum Error {
     /// The kernel refuses.
     #[error("the kernel refuses {what}: {said} ({errno:?}){}", hint(*errno))]
     Refused {
-        /// What it should have done.
+        /// Refused action.
         what: String,
         /// Its reason.
         said: String,

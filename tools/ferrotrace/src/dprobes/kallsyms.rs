@@ -12,12 +12,12 @@ use std::hash::Hasher;
 use std::io;
 use std::path::Path;
 
-/// What has a name.
+/// A symbol of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
     /// Its address; 0 if the kernel does not tell.
     pub address: u64,
-    /// Whether it is code.
+    /// True for code.
     pub is_code: bool,
     /// The module that it is in.
     pub module: Option<&'a str>,
@@ -78,7 +78,7 @@ impl Kallsyms {
         Symbol::of_line(self.text.get(at..)?.lines().next()?)
     }
 
-    /// Whether there are none.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -93,7 +93,7 @@ impl Kallsyms {
         symbols.filter(|symbol| symbol.name == name).collect()
     }
 
-    /// Whether a module is there.
+    /// Returns true if a module has symbols.
     pub fn has_module(&self, name: &str) -> bool {
         let mut all = self.text.lines().filter_map(Symbol::of_line);
         all.any(|symbol| symbol.module == Some(name))

@@ -38,7 +38,7 @@ pub struct Options {
     pub symbols: Option<PathBuf>,
     /// True if that may be of another build than what is probed.
     pub any_build: bool,
-    /// Whether diagnostics have colours.
+    /// True if diagnostics have colours.
     pub colours: bool,
 }
 

@@ -15,7 +15,7 @@ use super::state::Point;
 use super::state::Program;
 use super::state::State;
 
-/// What a point's state means.
+/// Returns the explanation of a point's state.
 fn explain(point: &Point) -> String {
     let why = match &*point.state {
         "mismatch" => match point.found.as_deref() {

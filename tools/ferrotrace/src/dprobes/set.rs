@@ -23,9 +23,9 @@ use thiserror::Error;
 pub struct Located {
     /// Its fields.
     pub point: Point,
-    /// What its offset is from; empty if it is not from a symbol.
+    /// Symbol that the offset is relative to; empty without a symbol.
     pub symbol: String,
-    /// What runs.
+    /// Code of the point.
     pub code: Vec<Insn>,
 }
 
@@ -113,7 +113,7 @@ pub fn bytes(header: SetHeader, programs: &[Loadable]) -> Result<Vec<u8>, SetErr
     Ok(bytes)
 }
 
-/// What is in a set.
+/// Returns the programs of a set.
 pub fn programs(set: &SetRef<'_>) -> Vec<Loadable> {
     let programs = set.programs().map(|program| Loadable {
         header: program.header,
@@ -139,7 +139,8 @@ impl Located {
         }
     }
 
-    /// Whether it changes registers or memory, calls out or asks for a crash, which needs permission.
+    /// Returns true if the point changes registers or memory, calls out or asks for a crash, which
+    /// needs permission.
     pub fn writes(&self) -> bool {
         self.code.iter().any(Insn::needs_permission)
     }

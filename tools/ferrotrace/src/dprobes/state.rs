@@ -15,7 +15,7 @@ pub struct State {
     pub programs: Vec<Program>,
     /// The global variables.
     pub globals: Vec<u64>,
-    /// Whether klog has a handler, which gets the records that go there.
+    /// True if klog has a handler, which gets klog's records.
     pub klog_listens: bool,
     /// Records for klog that were lost, as it had no handler.
     pub klog_lost: u64,
@@ -53,7 +53,7 @@ pub struct Program {
     pub logmax: u32,
     /// Where its records go: `relay` or `klog`.
     pub target: String,
-    /// Whether it may change registers and memory.
+    /// True if the program may change registers and memory.
     pub writes: bool,
     /// Its points.
     pub points: Vec<Point>,
@@ -91,7 +91,7 @@ pub struct Point {
     pub faults: u64,
     /// Runs of which not all was kept.
     pub truncated: u64,
-    /// What stands where the code does not begin with `opcode`: a byte, or `ftrace`.
+    /// Code found instead of `opcode`: a byte, or `ftrace`.
     pub found: Option<String>,
     /// Runs after which it is disabled.
     pub max_hits: u64,

@@ -38,7 +38,7 @@ const SLACK: u64 = 1_000_000;
 /// Rounds after which to look for new CPUs.
 const LOOK: u32 = 10;
 
-/// What the user wants.
+/// Options of the user.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// A set to load while this runs.
@@ -53,7 +53,7 @@ pub struct Options {
     pub wall: Option<u64>,
 }
 
-/// What was shown.
+/// Counts of records that were shown, damaged, late or lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Records.

@@ -67,7 +67,7 @@ pub enum Error {
     /// There is no such event.
     #[error("no event matches {pattern}; similar: {} (available_events in tracefs has all)", Names(near.clone()))]
     NoEvent {
-        /// What the user named.
+        /// Pattern that the user gave.
         pattern: String,
         /// Events like that.
         near: Vec<String>,
@@ -103,7 +103,7 @@ fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// What the user wants.
+/// Options of the user.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `GROUP:EVENT`, either of which may be a pattern.
@@ -118,7 +118,7 @@ pub struct Options {
     pub buffer: Option<u64>,
 }
 
-/// What is recorded.
+/// Recorded events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
     /// How many events.
@@ -156,7 +156,8 @@ fn globs(pattern: &str) -> Result<(Glob, Glob), GlobError> {
     Ok((group.parse()?, event.parse()?))
 }
 
-/// Whether pages are as [`ring`] takes them: the time, how many bytes there are, of 8 bytes each, then these.
+/// Returns true if pages have the layout that [`ring`] reads: the time, the number of bytes, of 8
+/// bytes each, then the data.
 fn are_known(header_page: &str) -> bool {
     let has = |name: &str, offset: &str| {
         let mut lines = header_page.lines();

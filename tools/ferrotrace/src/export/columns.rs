@@ -11,7 +11,7 @@ use crate::merge::field::Kind;
 use crate::merge::format::Format;
 use crate::merge::recording::Formats;
 
-/// What a column holds.
+/// Type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Numbers that fit into an `i64`.
@@ -24,13 +24,13 @@ pub enum Shape {
     Bytes,
     /// Arrays of numbers.
     Array {
-        /// Whether they fit into an `i64`.
+        /// True if the elements fit into an `i64`.
         signed: bool,
     },
 }
 
 impl Shape {
-    /// What `field` needs.
+    /// Returns the shape for `field`.
     pub fn of(field: &Field) -> Self {
         match field.kind {
             Kind::Unsigned | Kind::Hex if field.size == Some(8) => Self::Unsigned,
@@ -43,7 +43,7 @@ impl Shape {
         }
     }
 
-    /// What takes the values of both.
+    /// Returns a shape for the values of both.
     fn join(self, other: Self) -> Self {
         if self == other { self } else { Self::Text }
     }
@@ -54,7 +54,7 @@ impl Shape {
 pub struct Column {
     /// Its name, which no other has, in whatever case.
     pub name: String,
-    /// What it holds.
+    /// Type of the values.
     pub shape: Shape,
 }
 

@@ -103,7 +103,7 @@ impl Drawn {
     }
 }
 
-/// What is drawn, as it becomes known.
+/// Profile under construction.
 struct Drawing {
     profile: Profile,
     cpus: ProcessHandle,

@@ -322,7 +322,7 @@ impl<W: Write + Send> Parquet<W> {
     }
 }
 
-/// What one of [`ALWAYS`] holds.
+/// Returns the shape and type of a column of [`ALWAYS`].
 fn always(name: &str) -> (Shape, Option<LogicalType>) {
     match name {
         "host" | "boot_id" | "type" => (Shape::Text, None),

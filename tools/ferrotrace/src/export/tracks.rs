@@ -56,11 +56,11 @@ pub struct Item<'a> {
     pub span: Span,
     /// Its name.
     pub name: &'a str,
-    /// Whether the fields of the record, which are not those of a slice that it ends, belong to it.
+    /// True if the record's own fields, not those of an ended slice, belong to the item.
     pub has_fields: bool,
 }
 
-/// What a CPU runs, since when.
+/// Thread that a CPU runs, and its start time.
 #[derive(Debug)]
 struct Running {
     since: u64,

@@ -64,8 +64,8 @@ pub struct FastDrain {
 }
 
 impl FastDrain {
-    /// Whether `O_DIRECT` can be used for a buffer of `sizes`: the padding that aligns blocks of the file with those of
-    /// the buffer must not be longer than a sub-buffer, as no record is.
+    /// Returns true if a buffer of `sizes` can use `O_DIRECT`. The padding that aligns blocks of
+    /// the file with those of the buffer must fit in a sub-buffer, like any record.
     pub fn can_be_direct(sizes: Sizes) -> bool {
         sizes.subbuf_size() >= BLOCK
     }

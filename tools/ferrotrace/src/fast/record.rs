@@ -52,12 +52,12 @@ impl Header {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// Whether a time follows.
+    /// Returns true if a time follows.
     pub const fn is_timed(self) -> bool {
         self.flags & Self::TIMED != 0
     }
 
-    /// Whether a reader has to skip it: padding, or a discarded record.
+    /// Returns true if readers skip the record: padding, or a discarded record.
     pub const fn is_skipped(self) -> bool {
         self.flags & (Self::DISCARDED | Self::PADDING) != 0
     }

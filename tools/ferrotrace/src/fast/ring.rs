@@ -241,7 +241,7 @@ impl Ring {
         self.word(abi::OVERWRITTEN)
     }
 
-    /// Whether the channel is closed. Everything written before that is then visible.
+    /// Returns true if the channel is closed. All data written before the close is then visible.
     pub fn is_closed(&self) -> bool {
         let closed = self.word(abi::CLOSED) != 0;
         fence(Ordering::Acquire);

@@ -35,7 +35,7 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Bytes of a landing pad of indirect branches, which may be between the start of a function and where it is traced.
 const LANDING_PAD: u64 = 4;
 
-/// What ftrace shows for functions that it has given up.
+/// Name that ftrace lists for functions that it has disabled.
 const INVALID: &str = "__ftrace_invalid_address__";
 
 impl Functions {
@@ -143,7 +143,7 @@ impl Functions {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -187,7 +187,7 @@ fn nothing(pattern: &Glob, module: Option<&str>, symbols: &Symbols) -> Error {
     }
 }
 
-/// Whether a module is loaded, or built in with a directory of its own.
+/// Returns true if a module is loaded, or built in with a directory of its own.
 pub fn is_loaded(module: &str) -> bool {
     let mut path = PathBuf::from("/sys/module");
     path.push(module);

@@ -24,7 +24,7 @@ use crate::file::IoError;
 /// Addresses of a line, of which the kernel takes 64 KiB.
 const AT_ONCE: usize = 2000;
 
-/// What the kernel tells.
+/// Counts from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls that the channel had no room for.
@@ -77,7 +77,7 @@ impl Control {
         self.write("stop")
     }
 
-    /// What is missing since the start.
+    /// Returns the losses since the start.
     pub fn counts(&self) -> Result<Counts> {
         let mut bytes = [0; 256];
         let len = self.file.read_at(&mut bytes, 0);

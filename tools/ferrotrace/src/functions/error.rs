@@ -47,7 +47,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What it says.
+        /// Text of the line.
         text: String,
     },
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// What is wrong with a pattern.
+/// Error in a pattern.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum GlobError {
     /// Nothing at all.
@@ -95,7 +95,7 @@ impl<'a> Set<'a> {
     }
 }
 
-/// Whether each `[` of a pattern has its `]`.
+/// Returns true if each `[` of a pattern has its `]`.
 pub(crate) fn is_closed(pattern: &[u8]) -> bool {
     let mut rest = pattern;
     while let Some((first, more)) = rest.split_first() {
@@ -110,7 +110,7 @@ pub(crate) fn is_closed(pattern: &[u8]) -> bool {
     true
 }
 
-/// Whether a text matches a pattern.
+/// Returns true if a text matches a pattern.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
     // Where to go on if what follows the last `*` does not match here.
@@ -146,12 +146,12 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 impl Glob {
-    /// Whether a name matches.
+    /// Returns true if a name matches.
     pub fn matches(&self, name: &str) -> bool {
         matches(self.0.as_bytes(), name.as_bytes())
     }
 
-    /// Whether it stands for one name only.
+    /// Returns true if the pattern is a plain name.
     pub fn is_name(&self) -> bool {
         !self.0.contains(['*', '?', '['])
     }

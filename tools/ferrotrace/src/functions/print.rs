@@ -32,18 +32,18 @@ pub struct Style {
     pub terminal: bool,
 }
 
-/// What has been counted in some time.
+/// Report of the calls counted in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// The calls.
     pub tally: &'a Tally,
-    /// What the addresses are called.
+    /// Names of the addresses.
     pub functions: &'a Functions,
     /// The time from the start to the end of this.
     pub at: Duration,
     /// How long that was.
     pub span: Duration,
-    /// What is missing of it.
+    /// Losses of the report.
     pub counts: Counts,
 }
 
@@ -128,7 +128,7 @@ fn name(functions: &Functions, ip: u64) -> String {
 }
 
 impl Report<'_> {
-    /// What is shown, and how many more there are.
+    /// Returns the rows to show, and the number of rows left out.
     fn rows(&self, style: Style) -> (Vec<(u64, &Stats)>, usize) {
         let mut rows = self.tally.sorted();
         let top = style.top.unwrap_or(usize::MAX);
@@ -194,7 +194,7 @@ impl Report<'_> {
         })
     }
 
-    /// What is shown while calls are counted.
+    /// Returns the report of an interval while calls are counted.
     pub fn interval(&self, style: Style) -> String {
         if style.json {
             return format!("{}\n", self.json(style));
@@ -206,7 +206,7 @@ impl Report<'_> {
         format!("{text}\n")
     }
 
-    /// What is shown at the end.
+    /// Returns the report at the end.
     pub fn summary(&self, style: Style) -> String {
         if style.json {
             return format!("{}\n", json!({ "summary": self.json(style) }));

@@ -118,7 +118,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What the kernel writes for a call.
+    /// Returns the kernel's data for a call.
     pub(crate) fn data(call: &Call) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend(call.ip.to_ne_bytes());

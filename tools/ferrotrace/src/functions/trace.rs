@@ -26,7 +26,7 @@ use crate::signals::StopSignals;
 /// About how long a call may wait to be read.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// What the user wants.
+/// Options of the user.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How often to report.

@@ -38,7 +38,7 @@ impl fmt::Display for Others {
     }
 }
 
-/// What to do with exits.
+/// Action on exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Call them when their hooks fire.
@@ -139,9 +139,9 @@ pub enum Error {
     Short {
         /// The control file.
         path: PathBuf,
-        /// What it took.
+        /// Number of bytes that the kernel accepted.
         taken: usize,
-        /// What was written.
+        /// Number of written bytes.
         len: usize,
     },
 

@@ -99,7 +99,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What the exits of a hook may do where it fires.
+    /// Context of a hook: actions that its exits may take there.
     Context {
         /// Sleep.
         Sleep = "sleep",
@@ -111,7 +111,7 @@ words! {
 }
 
 words! {
-    /// What the exits of a hook may do with its parameters, and with the function that contains it.
+    /// Access of a hook's exits to its parameters, and to the function that contains it.
     Access {
         /// Read them.
         ReadOnly = "ro",
@@ -139,7 +139,7 @@ words! {
 }
 
 words! {
-    /// What must hold while an exit runs.
+    /// Conditions that must hold while an exit runs.
     Conditions {
         /// Nothing.
         None = "none",
@@ -159,13 +159,13 @@ pub struct Hook {
     pub module: Option<Name>,
     /// Where it fires.
     pub context: Context,
-    /// What exits may do.
+    /// Access that exits have.
     pub access: Access,
     /// The names of its parameters.
     pub params: Vec<Name>,
     /// The number of its sites; `None` where the kernel cannot count them.
     pub sites: Option<u64>,
-    /// Whether an exit on it is armed.
+    /// True if an exit on the hook is armed.
     pub active: bool,
     /// How many dispatches it had.
     pub hits: u64,
@@ -182,11 +182,11 @@ pub struct Exit {
     pub order: u64,
     /// The place it asked for.
     pub priority: Priority,
-    /// What must hold while it runs.
+    /// Conditions that must hold while the exit runs.
     pub conditions: Conditions,
     /// How many parameters it was compiled for.
     pub params: u64,
-    /// Whether it is called.
+    /// True if the exit is armed.
     pub armed: bool,
     /// How often it was called.
     pub hits: u64,

@@ -17,17 +17,17 @@ use super::model::Hook;
 use super::model::NAME_FORM;
 use super::model::Name;
 
-/// What is wrong with the text, and where.
+/// Error in the text, with its line.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {fault}")]
 pub struct ParseError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Error in that line.
     pub fault: Fault,
 }
 
-/// What can be wrong with a line.
+/// Errors that a line can have.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum Fault {
     /// No `=` in it.
@@ -46,7 +46,7 @@ pub enum Fault {
         key: &'static str,
         /// The value.
         value: String,
-        /// What was expected.
+        /// Expected value.
         expected: &'static str,
     },
     /// The first line is of an exit.

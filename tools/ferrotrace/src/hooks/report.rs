@@ -13,7 +13,7 @@ use super::model::ExitId;
 use super::watch::Counts;
 use crate::merge::lines::Wall;
 
-/// What has happened to an exit.
+/// Change of an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Nothing.
@@ -33,7 +33,7 @@ pub struct Row {
     pub exit: ExitId,
     /// Its counts.
     pub counts: Counts,
-    /// What has happened to it.
+    /// Change of the exit.
     pub event: Event,
 }
 

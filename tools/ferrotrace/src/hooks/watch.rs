@@ -13,7 +13,7 @@ use super::report::Event;
 use super::report::Report;
 use super::report::Row;
 
-/// What an exit counts.
+/// Counters of an exit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// How often it was called.

@@ -22,7 +22,7 @@ pub const KALLSYMS: &str = "kallsyms";
 /// The file with what processes mapped.
 pub const MAPS: &str = "maps";
 
-/// What a description has of records with calls: the last field is addresses.
+/// Last field of records with calls in a description: addresses.
 pub const DECLARATION: &str = "u64 stack[]";
 
 /// Between calls, the outermost first.
@@ -67,7 +67,8 @@ pub fn name(event: &mut Event, format: &Format, symbols: &Symbols) {
     event.bytes.extend(text.bytes());
 }
 
-/// What the processes that there are map of files, to be executed: a line with their threads, and one for each part.
+/// Returns the executable mappings of all processes: a line with their threads, and one line for
+/// each mapping.
 pub fn processes() -> String {
     let numbers = |path: &Path| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();

@@ -15,7 +15,7 @@ use super::format::Format;
 use super::tsdl::EnvValue;
 use super::tsdl::Trace;
 
-/// What begins each object.
+/// First character of each object.
 const SEPARATOR: char = '\u{1e}';
 
 /// The text, with an event record class for each of `formats`.

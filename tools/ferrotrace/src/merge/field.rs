@@ -22,7 +22,7 @@ pub enum Kind {
     Array {
         /// Bytes of an element.
         element: usize,
-        /// Whether they may be negative.
+        /// True if the elements are signed.
         signed: bool,
     },
     /// Anything else.
@@ -40,7 +40,7 @@ pub struct Field {
     pub size: Option<usize>,
     /// How it is shown.
     pub kind: Kind,
-    /// Whether the bytes say where in the record the value is, and how long.
+    /// Place of the value: fixed, or described by the record's bytes.
     pub place: Place,
 }
 

@@ -26,7 +26,7 @@ pub const MAX_RECORD: usize = 1 << 20;
 /// Records are laid out in multiples of this.
 const ALIGN: usize = 8;
 
-/// What is wrong with a description.
+/// Error in a description.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum FormatError {
     /// Nothing is described.
@@ -37,7 +37,7 @@ pub enum FormatError {
     Syntax {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// Error text.
         what: &'static str,
     },
     /// A field without bytes.
@@ -141,7 +141,7 @@ struct Block {
     name: Option<String>,
     id: Option<u16>,
     fields: Vec<Field>,
-    /// Whether the field that takes the rest of the record is addresses of calls.
+    /// True if the field for the rest of the record has addresses of calls.
     has_calls: bool,
 }
 

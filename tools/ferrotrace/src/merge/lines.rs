@@ -109,7 +109,7 @@ impl fmt::Display for Wall {
     }
 }
 
-/// Whether this is a record of a probe program, which says itself what it has.
+/// Returns true for a record of a probe program, which describes its own data.
 fn is_dprobe(event: &Event, format: &Format) -> bool {
     event.ty == dprobe::TYPE && format.name == dprobe::NAME
 }

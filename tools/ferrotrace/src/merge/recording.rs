@@ -34,7 +34,7 @@ use crate::relay::output::VERSION;
 /// The most bytes of the descriptions of records: all events of tracefs have some megabytes.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// What can be wrong with a recording.
+/// Errors in a recording.
 #[derive(Debug, Error)]
 pub enum RecordingError {
     /// It does not exist.
@@ -70,7 +70,7 @@ pub enum RecordingError {
     BadFormat {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in the description.
         source: FormatError,
     },
     /// A record is larger than a sub-buffer.
@@ -112,7 +112,7 @@ pub struct Recording {
     dir: Directory,
     /// The names of the files of the CPUs.
     files: Vec<(CpuId, OsString)>,
-    /// What names the calls in records.
+    /// Symbols for the calls in records.
     pub names: Symbols,
 }
 

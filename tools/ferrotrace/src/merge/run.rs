@@ -132,7 +132,7 @@ pub struct Counts {
     pub lost: BTreeMap<u32, u64>,
     /// Records that the kernel dropped meanwhile, if it counts them.
     pub dropped: Option<u64>,
-    /// What the selection asks for and the recording does not have.
+    /// Selected items that the recording lacks.
     #[serde(skip)]
     pub absent: Vec<String>,
 }
@@ -151,7 +151,8 @@ impl Seen {
         self.times = Some((first.min(event.time), last.max(event.time)));
     }
 
-    /// What `selection`, which took nothing or something, asked for in vain.
+    /// Returns messages on the parts of `selection` that match no record; `took` is true if any
+    /// record was selected.
     fn absent(&self, selection: &Selection, took: bool) -> Vec<String> {
         // What is not there cannot be missed.
         let Some((first, last)) = self.times else {

@@ -30,7 +30,7 @@ const MAX_SUBBUF: usize = 64 << 20;
 pub struct Event {
     /// When it was written, in nanoseconds; 0 if no record of its file has a time.
     pub time: u64,
-    /// Whether `time` is one.
+    /// True if `time` is valid.
     pub timed: bool,
     /// The CPU that wrote it.
     pub cpu: u32,
@@ -60,7 +60,7 @@ pub trait Source {
     /// The next record. Must not be called again after the end.
     fn next(&mut self) -> io::Result<Option<Event>>;
 
-    /// What is wrong with the file, known at the end.
+    /// Returns the damage of the file, known at its end.
     fn damage(&self) -> Option<Damage>;
 }
 

@@ -14,7 +14,7 @@ use super::field::Field;
 use super::field::Kind;
 use super::format::Format;
 
-/// What is the same for a whole trace.
+/// Properties of a whole trace.
 pub struct Trace<'a> {
     /// Its identity, which is also in each packet.
     pub uuid: Uuid,

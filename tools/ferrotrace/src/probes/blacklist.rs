@@ -42,7 +42,7 @@ impl Blacklist {
         Self(all)
     }
 
-    /// Whether the code at this address is in it.
+    /// Returns true if the code at this address is listed.
     pub(super) fn contains(&self, address: u64) -> bool {
         let next = self.0.partition_point(|(start, _)| *start <= address);
         let area = next.checked_sub(1).and_then(|index| self.0.get(index));

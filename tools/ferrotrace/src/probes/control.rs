@@ -235,7 +235,7 @@ pub(super) fn no_symbol(place: &Place) -> Option<Error> {
     })
 }
 
-/// What the kernel is told for a probe.
+/// Returns the line that adds a probe in the kernel.
 fn line(probe: &Wanted) -> String {
     let Wanted {
         kind,

@@ -151,7 +151,7 @@ pub enum Error {
     /// One was refused, and the others stay.
     #[error("{error}; and what was added cannot be removed again: {added}")]
     Left {
-        /// What stays.
+        /// Probes that remain.
         added: Names,
         /// Why one was refused.
         error: Box<Error>,
@@ -205,7 +205,7 @@ impl Error {
     }
 }
 
-/// What follows a name that the kernel has not.
+/// Returns the suggestions after a name that the kernel lacks.
 pub(crate) fn or_these(near: &[String]) -> String {
     match did_you_mean(near) {
         None => " (/proc/kallsyms has all)".to_owned(),

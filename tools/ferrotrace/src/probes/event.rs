@@ -17,7 +17,7 @@ pub const REGISTERS: [&str; 17] = [
     "r15", "flags",
 ];
 
-/// What a record has besides the start.
+/// Data of a record after its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// See [`REGISTERS`].
@@ -39,7 +39,7 @@ pub struct Event {
     pub comm: String,
     /// The probe's id.
     pub probe: u32,
-    /// Whether it is of a return probe.
+    /// True for an event of a return probe.
     pub is_return: bool,
     /// The probed instruction, or the address that the function returns to.
     pub ip: u64,
@@ -87,7 +87,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Whether an address is one of user space.
+/// Returns true for a user-space address.
 pub fn is_of_user(address: u64) -> bool {
     address >> 63 == 0
 }
@@ -143,7 +143,7 @@ impl Event {
         })
     }
 
-    /// What the function returned, if this is a return and it has registers.
+    /// Returns the function's result for a return with registers.
     pub fn value(&self) -> Option<u64> {
         match self.seen {
             Seen::Registers([ax, ..]) if self.is_return => Some(ax),
@@ -167,7 +167,7 @@ pub(crate) mod tests {
     use crate::probes::model::Kind;
     use crate::probes::model::parse_args;
 
-    /// What the kernel writes for an event.
+    /// Returns the kernel's record of an event.
     pub(crate) fn record(event: &Event) -> Record {
         let mut comm = [0; 16];
         comm[..event.comm.len()].copy_from_slice(event.comm.as_bytes());

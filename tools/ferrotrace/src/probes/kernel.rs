@@ -68,7 +68,7 @@ pub struct Live<'a> {
     stock: Option<&'a Stock>,
     /// An instance of tracefs, once there is something to read from it.
     instance: Option<StockLive>,
-    /// Whether hits are wanted yet.
+    /// True once hits are wanted.
     is_started: bool,
 }
 
@@ -91,7 +91,7 @@ impl Kernel {
         }
     }
 
-    /// Whether tracefs serves for probes in the kernel.
+    /// Returns true if tracefs provides probes in the kernel.
     pub fn is_stock(&self) -> bool {
         self.module.is_none()
     }
@@ -298,7 +298,7 @@ impl Kernel {
     }
 }
 
-/// Whether the module does not have a probe, or is not there.
+/// Returns true if the error means that the module or its probe is absent.
 fn is_absence(error: &Error) -> bool {
     matches!(
         error,
@@ -373,7 +373,7 @@ impl Live<'_> {
         self.instance.as_ref().and_then(StockLive::held_since)
     }
 
-    /// What is left to be done with hits that are in order.
+    /// Completes hits that are in order: pairs tracefs' events of entries and returns.
     pub fn finish(&mut self, events: Vec<Event>) -> Vec<Event> {
         match &mut self.instance {
             None => events,

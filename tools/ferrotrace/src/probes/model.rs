@@ -16,7 +16,7 @@ use thiserror::Error;
 /// The most bytes of a probe's name.
 pub const NAME_MAX: usize = 63;
 
-/// What a probe is on.
+/// Kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// What is wrong with a place.
+/// Error in a place.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PlaceError {
     /// Nothing, or something with white space, before the `+`.
@@ -152,7 +152,7 @@ impl Place {
         parts.filter(|(path, _)| path.contains('/'))
     }
 
-    /// Whether it stands for several functions.
+    /// Returns true if the place is a pattern for several functions.
     pub fn is_pattern(&self) -> bool {
         self.symbol.contains(['*', '?', '['])
     }
@@ -187,7 +187,7 @@ pub struct Probe {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// What it is on.
+    /// Kind of the probe.
     pub kind: Kind,
     /// Its place, as it was given when it was added.
     pub place: Place,
@@ -198,9 +198,9 @@ pub struct Probe {
     pub hits: u64,
     /// How often its handler could not be called.
     pub missed: u64,
-    /// Whether its code has gone with its module.
+    /// True if the probe's module, and so its code, was unloaded.
     pub gone: bool,
-    /// What it reads, with the form of the values in the records of its hits.
+    /// Arguments that the probe reads, with their form in the records of its hits.
     #[serde(serialize_with = "as_texts")]
     pub args: Vec<ProbeArg>,
     /// On what conditions hits count.
@@ -240,7 +240,7 @@ fn as_hex<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> 
     serializer.collect_str(&format_args!("{value:#x}"))
 }
 
-/// What is wrong with a list.
+/// Error in a list of probes.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("line {line}: no good value of {key}=")]
 pub struct ParseError {

@@ -4,7 +4,7 @@
 
 #![deny(unsafe_code)]
 
-/// What has a time.
+/// Item with a time.
 pub trait Timed {
     /// When it was, in ns of the clock of its channel.
     fn time(&self) -> u64;

@@ -365,7 +365,7 @@ pub fn table(probes: &[Probe]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// What a probe reads, and on what conditions hits count.
+/// Returns a probe's arguments and conditions as text.
 fn reads(probe: &Probe) -> String {
     let mut words: Vec<&str> = probe.args.iter().map(|arg| arg.text.as_str()).collect();
     if !probe.conditions.is_empty() {

@@ -42,7 +42,7 @@ use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
 use value::Of;
 
-/// What a condition can be on, besides arguments.
+/// Values that a condition can test, besides arguments.
 const OF_A_HIT: [&str; 4] = ["pid", "cpu", "comm", "duration"];
 
 /// A probe for the kernel.
@@ -50,15 +50,15 @@ const OF_A_HIT: [&str; 4] = ["pid", "cpu", "comm", "duration"];
 pub struct Wanted {
     /// Its name.
     pub name: String,
-    /// What it is on.
+    /// Kind of the probe.
     pub kind: Kind,
     /// Where it is.
     pub place: Place,
     /// If that is in a file: where in the file.
     pub at: Option<u64>,
-    /// What it reads, and on what conditions hits count, in the kernel's words.
+    /// Arguments, and conditions of hits, in the kernel's syntax.
     pub args: String,
-    /// Whether it is one of those that a pattern stands for, so that nothing is wrong if the kernel refuses it.
+    /// True if a pattern matched this function: a refusal by the kernel is then no error.
     pub of_pattern: bool,
     /// The reason for which the kernel will refuse it; looked up for functions of patterns only.
     pub refused: Option<KnownRefusal>,
@@ -85,13 +85,13 @@ impl Wanted {
         }
     }
 
-    /// Whether it reads an argument of this name.
+    /// Returns true if the probe reads an argument of this name.
     pub fn has_arg(&self, name: &str) -> bool {
         let args = Args::parse(&self.args, self.kind == Kind::Return);
         args.is_some_and(|args| args.iter().any(|(other, _)| other == name))
     }
 
-    /// Whether a condition is on the number of the process.
+    /// Returns true if a condition tests the process ID.
     pub fn is_by_pid(&self) -> bool {
         let words = self.args.split_whitespace();
         words.skip_while(|word| *word != "if").any(|word| {
@@ -122,7 +122,7 @@ pub enum ResolveError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong.
+        /// Error in the pattern.
         what: String,
     },
     /// Types are not known.
@@ -160,7 +160,7 @@ pub enum ResolveError {
         text: String,
         /// The structure.
         of: String,
-        /// What it has.
+        /// Members of the type.
         others: Names,
     },
     /// Something that cannot be done with the type.
@@ -228,7 +228,7 @@ pub struct Resolver<'a> {
     source: &'a Source,
     /// Of the kernel, and of modules.
     opened: BTreeMap<Option<String>, Box<dyn Types>>,
-    /// What the kernel refuses; read for the first pattern.
+    /// Functions that the kernel refuses; read for the first pattern.
     blacklist: OnceCell<Blacklist>,
     /// Functions that ftrace can trace; `None` if tracefs does not list them. Read for the first pattern.
     traceable: OnceCell<Option<Functions>>,
@@ -528,7 +528,7 @@ fn glob(pattern: &str) -> Result<Glob> {
         })
 }
 
-/// What could say more of a place.
+/// Returns advice on DWARF for a place.
 fn with_dwarf(place: &Place) -> &'static str {
     match place.in_file() {
         Some(_) => "a program that is built with -g has it",
@@ -536,7 +536,7 @@ fn with_dwarf(place: &Place) -> &'static str {
     }
 }
 
-/// What to say of lines that have code, where one has none.
+/// Returns the nearest lines with code, for a message about a line without code.
 fn instead_of(place: &Place, near: &[u64]) -> String {
     match near {
         [] => format!(", or DWARF does not say where; {}", with_dwarf(place)),

@@ -86,12 +86,12 @@ impl Sort {
     }
 }
 
-/// What the user has chosen.
+/// Choices of the user.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// The order.
     pub sort: Sort,
-    /// Whether what is shown stays as it is.
+    /// True if the display is paused.
     pub is_paused: bool,
     /// Rows that are left out above.
     first: usize,
@@ -99,13 +99,13 @@ pub struct State {
     room: usize,
 }
 
-/// What is to be shown.
+/// Contents of the screen.
 pub struct View<'a> {
     /// Of what keys are made.
     pub names: Vec<&'a str>,
     /// All rows, in their order.
     pub rows: Vec<(&'a Vec<String>, &'a Stats)>,
-    /// Whether there are times.
+    /// True if the hits have durations.
     pub timed: bool,
     /// How long that took, and so on.
     pub status: String,
@@ -178,7 +178,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, view: &View<'_>) {
 /// The terminal, which is as it was when this is dropped.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// What the user has chosen.
+    /// Choices of the user.
     pub state: State,
 }
 

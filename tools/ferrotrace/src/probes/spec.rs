@@ -15,7 +15,7 @@ use super::model::Place;
 use super::model::PlaceError;
 use super::model::parse_name;
 
-/// What is wrong with it.
+/// Error in a probe's specification.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
     /// The function.
@@ -53,7 +53,7 @@ pub enum Wish {
     Exact(String),
 }
 
-/// What follows the first name of an expression.
+/// Operation after the first name of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `->NAME` or `.NAME`.
@@ -71,9 +71,9 @@ pub enum Expression {
     Raw(String),
     /// From a parameter, or from `$retval`.
     Named {
-        /// What it starts from.
+        /// Name that the expression starts from.
         start: String,
-        /// What is done with it.
+        /// Operations on it.
         steps: Vec<Step>,
     },
 }
@@ -94,7 +94,7 @@ pub struct ArgSpec {
 /// A condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionSpec {
-    /// What is compared.
+    /// Left operand.
     pub left: String,
     /// How, and with what.
     pub rest: String,
@@ -111,13 +111,13 @@ pub struct Spec {
     pub line: Option<u64>,
     /// The kind, if the place says that.
     pub kind: Option<Kind>,
-    /// What it reads.
+    /// Arguments to read.
     pub args: Vec<ArgSpec>,
     /// On what conditions hits count.
     pub conditions: Vec<ConditionSpec>,
 }
 
-/// Whether it is a name in C.
+/// Returns true if the text is a C identifier.
 pub fn is_identifier(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(fits)

@@ -91,7 +91,7 @@ pub enum Timed {
 /// How it is shown.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// What the key is.
+    /// Parts of the key.
     pub by: Vec<By>,
     /// How times are had.
     pub timed: Timed,
@@ -128,11 +128,11 @@ pub struct Summary<'a, P> {
     at: Duration,
     reported: Duration,
     screen: Option<Screen>,
-    /// What is shown while nothing is to change.
+    /// Contents shown while the display is paused.
     frozen: Option<Shot>,
 }
 
-/// What a screen shows.
+/// Contents of a screen.
 struct Shot {
     total: Tally,
     histogram: Histogram,
@@ -464,7 +464,7 @@ mod tests {
         }
     }
 
-    /// What is printed for these hits, of the second probe of the list: CPU, time, thread, duration.
+    /// Returns the output for these hits of the list's second probe: CPU, time, thread, duration.
     fn printed(style: Style, hits: &[(usize, u32, u64, i32, u64)]) -> String {
         let mut probes = parse_list(LIST).unwrap();
         for (index, probe) in probes.iter_mut().enumerate() {

@@ -38,7 +38,7 @@ const SLACK: u64 = 1_000_000;
 /// The number of rounds after which to look for new CPUs and new probes.
 const LOOK: u32 = 10;
 
-/// What the user wants.
+/// Options of the user.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Temporary probes, which exist as long as this runs; without any, all existing probes are
@@ -52,7 +52,7 @@ pub struct Options {
     pub pids: Pids,
 }
 
-/// What becomes of hits.
+/// Output of hits.
 pub trait Show {
     /// A hit of `probe`, in the order of time.
     fn hit(&mut self, event: &Event, probe: &Probe);

@@ -39,7 +39,7 @@ pub enum MemoryError {
     /// The system refused.
     #[error("{}: cannot be {action}", path.display())]
     Io {
-        /// What was to be done, in the past.
+        /// Failed action, in the past tense.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -86,7 +86,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>, MemoryError> {
     })
 }
 
-/// What the last boot left in the memory called `name`; `dir` is where the kernel has it, [`DIR`].
+/// Returns the last boot's data in the memory called `name`; `dir` is the kernel's directory,
+/// [`DIR`].
 pub fn find(dir: &Path, name: &str) -> Result<Vec<u8>, MemoryError> {
     command(dir, "find", name)?;
     read(&dir.join(name))

@@ -38,7 +38,7 @@ use crate::relay::output::Records;
 use crate::relay::output::Stop;
 use crate::relay::output::VERSION;
 
-/// What the files of the recording are called, before the number of the CPU.
+/// Prefix of the recording's files, before the number of the CPU.
 const NAME: &str = "cpu";
 
 /// Why there is no recording.
@@ -61,7 +61,7 @@ pub enum SaveError {
     Output(#[from] Error),
 }
 
-/// What the user wants.
+/// Options of the user.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The directory of the recording.
@@ -74,14 +74,14 @@ pub struct Options {
     pub host: Option<String>,
 }
 
-/// What was found.
+/// Result of a recovery.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recovery {
     /// The kernel that had the channel.
     pub release: String,
-    /// What ended it: "panic", "restart", "closed", or "unknown" without any seal.
+    /// Reason for the end: "panic", "restart", "closed", or "unknown" without any seal.
     pub end: &'static str,
-    /// What is wrong with the memory as a whole.
+    /// Errors in the memory as a whole.
     pub warnings: Vec<String>,
     /// The recording; each CPU has its own warnings.
     pub recording: Metadata,

@@ -54,7 +54,7 @@ pub enum Method {
     Read(Option<Geometry>),
 }
 
-/// What is the same for all CPUs of a recording.
+/// Settings that all CPUs of a recording share.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// How the channel is drained.
@@ -65,9 +65,9 @@ pub struct Plan {
     pub mode: Mode,
     /// Where the padding is.
     pub header: Header,
-    /// Whether the unfinished sub-buffer is taken at the end.
+    /// True if the unfinished sub-buffer is taken at the end.
     pub partial: bool,
-    /// Whether whole blocks bypass the page cache.
+    /// True if whole blocks bypass the page cache.
     pub direct: bool,
     /// For a fast channel: whether losses before the buffer is opened are counted, since the CPU
     /// has come up while the others were being recorded.

@@ -27,7 +27,7 @@ impl fmt::Display for CpuId {
     }
 }
 
-/// What the kernel does when every sub-buffer is full.
+/// Kernel's action when every sub-buffer is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -69,7 +69,7 @@ impl Header {
         }
     }
 
-    /// Whether sub-buffers start with data at once.
+    /// Returns true if sub-buffers have no header.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -185,8 +185,8 @@ impl Geometry {
         })
     }
 
-    /// Whether a copy of sub-buffer `k` in overwrite mode is whole, `produced` having been read
-    /// after the copy was made.
+    /// Returns true if a copy of sub-buffer `k` in overwrite mode is undamaged, with `produced`
+    /// read after the copy.
     pub fn survived(self, k: usize, produced: usize) -> bool {
         let ahead = produced.wrapping_sub(k);
         ahead > 0 && ahead < self.n_subbufs()

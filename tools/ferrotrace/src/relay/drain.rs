@@ -31,7 +31,7 @@ use super::error::Result;
 use super::source::Source;
 use super::tally::Tally;
 
-/// What a drain has to know about its buffer.
+/// Buffer properties that a drain needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// The CPU that writes it.

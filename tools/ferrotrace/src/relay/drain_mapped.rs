@@ -35,7 +35,7 @@ pub struct MappedDrain {
     scratch: Vec<u8>,
 }
 
-/// What is left of a sub-buffer, after asking the kernel about the last reader.
+/// Remainder of a sub-buffer, after asking the kernel about the last reader.
 enum Located {
     /// Bytes of it are left to take, from `taken` on; for the kernel, `read` bytes have been read.
     Here { read: usize, taken: usize },
@@ -170,7 +170,7 @@ impl MappedDrain {
         source.copy(start, &mut self.scratch)
     }
 
-    /// Whether what was copied from sub-buffer `k` is whole.
+    /// Returns true if the copy of sub-buffer `k` is undamaged.
     fn intact(&self, source: &mut dyn Source, k: usize) -> Result<bool> {
         match self.layout.mode {
             Mode::NoOverwrite => Ok(true),

@@ -47,7 +47,7 @@ impl StreamDrain {
         }
     }
 
-    /// What the kernel has counted as consumed, where it says so.
+    /// Returns the kernel's count of consumed sub-buffers, if available.
     fn consumed(source: &mut dyn Source) -> Option<usize> {
         source.consumed().ok()
     }

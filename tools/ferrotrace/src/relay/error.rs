@@ -43,7 +43,7 @@ pub enum Error {
     /// A directory was given instead of DIR/NAME.
     #[error("{} is a directory; name the relay files too, DIR/NAME without the CPU's number{others}", dir.display())]
     IsDirectory {
-        /// What was given.
+        /// Path that the user gave.
         dir: PathBuf,
         /// Base names found there.
         others: Others,
@@ -84,7 +84,7 @@ pub enum Error {
     /// The user may not do that.
     #[error("{}: permission denied to {action} (relay files belong to root)", path.display())]
     Denied {
-        /// What was being done.
+        /// Action that failed.
         action: &'static str,
         /// To which file.
         path: PathBuf,
@@ -141,9 +141,9 @@ pub enum Error {
     NoControl {
         /// The control file.
         path: PathBuf,
-        /// What it is for.
+        /// Purpose of the file.
         purpose: &'static str,
-        /// What the user can do.
+        /// Advice for the user.
         instead: &'static str,
     },
 
@@ -152,9 +152,9 @@ pub enum Error {
     BadControl {
         /// The control file.
         path: PathBuf,
-        /// What it holds.
+        /// Contents of the file.
         found: String,
-        /// What was expected.
+        /// Expected contents.
         expected: &'static str,
     },
 
@@ -163,7 +163,7 @@ pub enum Error {
     BadControlPage {
         /// The relay file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error in the page.
         what: String,
     },
 
@@ -172,7 +172,7 @@ pub enum Error {
     ConsumedRefused {
         /// The control file.
         path: PathBuf,
-        /// What was written.
+        /// Written number.
         delta: usize,
     },
 
@@ -187,7 +187,7 @@ pub enum Error {
         padding: usize,
         /// The bytes of a sub-buffer.
         subbuf_size: usize,
-        /// Whether the claim is in a header.
+        /// True if the padding is in a header.
         header: bool,
     },
 
@@ -224,7 +224,7 @@ pub enum Error {
     /// A failed system call that does not concern a file.
     #[error("cannot {action}")]
     System {
-        /// What was being done.
+        /// Action that failed.
         action: &'static str,
         /// The system's answer.
         source: Errno,
@@ -261,7 +261,7 @@ impl Error {
         }
     }
 
-    /// Whether the channel has gone away.
+    /// Returns true if the channel no longer exists.
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Gone(_) | Error::NoDirectory(_))
     }

@@ -137,7 +137,7 @@ impl ChannelDir {
         self.dir.join(format!("{}{cpu}.{control}", self.name))
     }
 
-    /// What a control file of the channel holds; `None` if there is no such file.
+    /// Returns the contents of a control file of the channel; `None` if the file does not exist.
     fn text(&self, control: &'static str) -> Result<Option<String>> {
         let path = self.dir.join(control);
         match fs::read_to_string(&path) {
@@ -206,7 +206,7 @@ pub struct Counter {
     identity: Identity,
 }
 
-/// What distinguishes a file from all others: device and inode.
+/// Identity of a file: device and inode.
 type Identity = (u64, u64);
 
 fn identity(file: &File) -> io::Result<Identity> {

@@ -56,14 +56,14 @@ use crate::text::printable_lines;
 /// How often to look for new CPUs and for threads that have ended.
 const TICK: Duration = Duration::from_millis(500);
 
-/// What the user wants.
+/// Options of the user.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The application's directory.
     pub dir: PathBuf,
     /// Where the messages go; to standard output without it.
     pub output: Option<PathBuf>,
-    /// Whether to write a file for each CPU: `output` with its number.
+    /// True to write a file for each CPU: `output` with its number.
     pub per_cpu: bool,
     /// Bytes in a sub-buffer, if not the number that is set.
     pub subbuf_size: Option<usize>,
@@ -81,7 +81,7 @@ pub struct Options {
     pub command: Vec<OsString>,
 }
 
-/// What was drained, and what was lost.
+/// Counts of drained and lost data.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     /// Of each CPU.

@@ -59,7 +59,7 @@ pub fn list(dir: &Path) -> Result<Vec<Stat>> {
     Ok(channels)
 }
 
-/// Whether a file is one of a channel: its control files are there, or its control page says so.
+/// Returns true if a file belongs to a channel, by its control files or its control page.
 fn is_channel(dir: &Path, file: &Path) -> bool {
     let mut produced = file.as_os_str().to_owned();
     produced.push(".produced");

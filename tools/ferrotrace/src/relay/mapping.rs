@@ -220,9 +220,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Whether `len` bytes of `file` can be mapped and accessed. The size that the kernel reports for a
-/// relay file is not that of its buffer, but there mmap itself checks the length; for an ordinary
-/// file it does not, and an access beyond the end would kill the process.
+/// Returns true if `len` bytes of `file` can be mapped and accessed. The reported size of a relay
+/// file is not that of its buffer, but there mmap checks the length. For an ordinary file mmap does
+/// not, and an access beyond the end would kill the process.
 pub fn holds(file: &File, len: NonZeroUsize) -> io::Result<bool> {
     // Values of <linux/magic.h>: not every libc has a constant for each.
     const PSEUDO: [FsType; 4] = [

@@ -61,9 +61,9 @@ struct Kernel {
     /// The slot that was begun last.
     slot: usize,
     serial: u32,
-    /// Whether a sub-buffer without data may be ended. After two of them mainline's read(2) returns bytes of the third
-    /// again and again, so only mmap can be tested with them; and if the buffer is full of them it returns bytes that
-    /// were read long ago.
+    /// True if a sub-buffer without data may be ended. After two of them mainline's read(2) returns
+    /// bytes of the third again and again, so only mmap can be tested with them. If the buffer is
+    /// full of them, read(2) returns bytes that were read long ago.
     flush_empty: bool,
     /// The records that found room.
     written: Vec<u8>,
@@ -320,11 +320,11 @@ struct Session {
     /// read(2) instead of mmap.
     read: bool,
     partial: bool,
-    /// What the writer does before each turn of the drain.
+    /// Writer's actions before each turn of the drain.
     rounds: Vec<Vec<u8>>,
-    /// What it does between accesses.
+    /// Writer's actions between accesses.
     script: Vec<Vec<u8>>,
-    /// Whether it goes on while the recording ends.
+    /// True if the writer continues while the recording ends.
     busy_end: bool,
     /// The recording ends because the client closes the channel.
     closes: bool,

@@ -42,7 +42,7 @@ pub const FORMAT: &str = "format";
 /// The version of [`Metadata`] that this program writes.
 pub const VERSION: u32 = 2;
 
-/// What ended a recording.
+/// Reason for the end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
@@ -58,11 +58,11 @@ pub enum Stop {
     Error,
 }
 
-/// What the files of a recording hold.
+/// Kind of records in the files of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Records {
-    /// What the client wrote, which `format` describes; the only kind before version 2.
+    /// The client's own records, described by `format`; the only kind before version 2.
     #[default]
     Plain,
     /// Records with a header, those of a fast channel: [`crate::fast::record`].
@@ -86,13 +86,13 @@ pub struct CpuMetadata {
 pub struct Metadata {
     /// The version of this structure.
     pub version: u32,
-    /// Whether the recording came to its end; the counts are valid only then.
+    /// True if the recording finished; the counts are valid only then.
     pub complete: bool,
     /// The channel's directory.
     pub channel: PathBuf,
     /// The base name of its relay files, and of the files of the recording.
     pub name: String,
-    /// What the files hold.
+    /// Kind of records in the files.
     #[serde(default)]
     pub records: Records,
     /// "control-page", "mmap", "read", or "recovered" from memory after a reboot.
@@ -118,7 +118,7 @@ pub struct Metadata {
     pub boot_id: Option<String>,
     /// How long it took.
     pub duration_ns: u64,
-    /// What ended it.
+    /// Reason for the end.
     pub stop: Option<Stop>,
     /// Records that the client dropped meanwhile, if it counts them.
     pub dropped: Option<u64>,

@@ -54,7 +54,7 @@ use crate::signals::StopSignals;
 /// How often to update the display, and to check the threads and look for new CPUs.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What the user wants recorded.
+/// Options of the user.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// DIR/NAME.

@@ -31,26 +31,26 @@ use crate::fast::ring::Ring;
 pub struct CpuStat {
     /// The CPU.
     pub cpu: CpuId,
-    /// What the client has reserved, or the sub-buffers that it has finished.
+    /// Position up to which the client has reserved, or number of finished sub-buffers.
     pub produced: Option<u64>,
     /// How much of that is complete.
     pub committed: Option<u64>,
-    /// What has been read.
+    /// Consumed position.
     pub consumed: Option<u64>,
-    /// What could be read now.
+    /// Amount that a reader could read now.
     pub unread: Option<u64>,
     /// The same in percent of the buffer.
     pub percent: Option<f64>,
     /// Records that could not be written.
     pub lost: Option<u64>,
-    /// What was overwritten before it had been read.
+    /// Amount overwritten before it was read.
     pub overwritten: Option<u64>,
     /// Bytes that went through the buffer, padding included; for a compatible channel those in
     /// finished sub-buffers.
     pub bytes: u64,
     /// Bytes per second since the previous sample.
     pub rate: Option<u64>,
-    /// Whether the channel is closed.
+    /// True if the channel is closed.
     pub closed: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct Stat {
     pub channel: PathBuf,
     /// The base name of its relay files.
     pub name: String,
-    /// Whether it is a fast one.
+    /// Kind of records: plain or fast.
     pub records: Records,
     /// The unit of `produced`, `committed`, `consumed`, `unread` and `overwritten`.
     pub unit: Unit,
@@ -206,7 +206,7 @@ impl Stat {
         self.channel.join(&self.name)
     }
 
-    /// Whether nothing will change any more.
+    /// Returns true if all CPUs are closed, so that nothing will change.
     pub fn is_closed(&self) -> bool {
         self.cpus.iter().all(|cpu| cpu.closed)
     }

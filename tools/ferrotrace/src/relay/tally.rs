@@ -31,7 +31,7 @@ pub struct Tally {
     /// included.
     #[serde(default)]
     pub overwritten_bytes: u64,
-    /// What the user should know about this CPU's file.
+    /// Warnings for the user about this CPU's file.
     pub warnings: Vec<String>,
 }
 

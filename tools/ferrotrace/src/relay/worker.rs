@@ -90,7 +90,7 @@ impl Worker {
         Ok(Self { thread, seen })
     }
 
-    /// Whether it has ended: after an error, or because the channel was closed.
+    /// Returns true if the worker has ended: after an error, or because the channel was closed.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }

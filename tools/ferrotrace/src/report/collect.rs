@@ -16,7 +16,7 @@ use crate::merge::sink::Sink;
 use crate::merge::sink::WriteError;
 use crate::merge::source::Event;
 
-/// What is known of a recording.
+/// Data collected from a recording.
 #[derive(Default)]
 pub struct Collected {
     tracks: Tracks,

@@ -79,7 +79,7 @@ struct Cpu {
     switches: u64,
 }
 
-/// What the tables are made of.
+/// Data of the tables.
 #[derive(Debug, Default)]
 pub struct Tables {
     types: ByName,
@@ -103,7 +103,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// What rows are sorted by, if it is not the text.
+    /// Returns the number that rows are sorted by; `None` for text.
     pub fn number(&self) -> Option<u64> {
         match self {
             Self::Name(_) => None,
@@ -138,7 +138,7 @@ fn time(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What it is of.
+    /// Subject of the table.
     pub title: &'static str,
     /// The names of the columns.
     pub columns: &'static [&'static str],

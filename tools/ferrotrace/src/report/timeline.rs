@@ -115,7 +115,7 @@ pub struct Timeline {
     shortest: u64,
     dropped_slices: u64,
     dropped_instants: u64,
-    /// What is on tracks that there was no room for.
+    /// Number of items on tracks that did not fit.
     left_out: u64,
 }
 
@@ -244,7 +244,7 @@ impl Timeline {
         }
     }
 
-    /// What the page draws. Times are nanoseconds from the first record.
+    /// Returns the data that the page draws. Times are nanoseconds from the first record.
     pub fn json(&self) -> Json {
         let origin = self.origin.unwrap_or(0);
         let relative = |time: u64| match time.checked_sub(origin) {

@@ -91,7 +91,8 @@ fn two_words(first: &str, second: &str) -> Option<Op> {
     }
 }
 
-/// Whether a name follows that can only be meant for the second word of a command, and is none.
+/// Returns true if the next name can only be meant as the second word of a command, but no such
+/// command exists.
 fn is_wrong_second(op: Op, first: &str, cursor: &Cursor<'_>) -> bool {
     let takes_names = matches!(op.operand(), Operand::Word | Operand::Target);
     let mut two = OPS.iter().filter_map(|op| op.name().split_once(' '));
@@ -295,7 +296,7 @@ fn register(op: Op, cursor: &mut Cursor<'_>) -> Result<Register> {
     Ok(register)
 }
 
-/// Whether a command can have this register.
+/// Returns true if a command can have this register.
 pub fn is_for(op: Op, register: Register) -> bool {
     match op.operand() {
         Operand::WritableRegister | Operand::WritableUserRegister => register.is_writable(),
@@ -380,7 +381,7 @@ fn push(cursor: &mut Cursor<'_>, name_span: Span, span: Span) -> Result<Parsed> 
     })
 }
 
-/// Whether a comma follows.
+/// Returns true if a comma follows.
 fn is_operand_next(cursor: &Cursor<'_>) -> bool {
     cursor.clone().takes(",")
 }

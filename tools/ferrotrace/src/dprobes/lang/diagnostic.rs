@@ -32,9 +32,9 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// Where.
     pub span: Span,
-    /// What is wrong.
+    /// Text of the error.
     pub message: String,
-    /// What to do.
+    /// Advice for the user.
     pub help: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Diagnostic {
     }
 }
 
-/// Whether any is an error.
+/// Returns true if any diagnostic is an error.
 pub fn is_error(diagnostics: &[Diagnostic]) -> bool {
     let mut all = diagnostics.iter();
     all.any(|one| one.severity == Severity::Error)

@@ -20,12 +20,12 @@ pub struct Cursor<'a> {
     end: Span,
 }
 
-/// What an expression is worth: a number, and perhaps the address of a symbol.
+/// Value of an expression: a number, and optionally a symbol's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// The number.
     pub number: i128,
-    /// What it is added to.
+    /// Symbol that the number is added to.
     pub symbol: Option<Symbol>,
     /// The whole expression.
     pub span: Span,
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Whether nothing is left.
+    /// Returns true if no token is left.
     pub fn is_done(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -83,7 +83,7 @@ impl<'a> Cursor<'a> {
         self.peek().map_or(self.end, |token| token.span)
     }
 
-    /// What is left.
+    /// Returns the span of the remaining tokens.
     pub fn rest(&self) -> Span {
         match self.tokens {
             [first, .., last] => first.span.to(last.span),

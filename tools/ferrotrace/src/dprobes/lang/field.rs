@@ -92,14 +92,14 @@ impl Field {
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// What a program's fields say, apart from its name.
+/// Fields of a program, except its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
     /// The fields. The kind counts only if `kind` is set.
     pub header: Header,
-    /// What the program is for, if that is said.
+    /// Kind of the program's target, if given.
     pub kind: Option<ModuleKind>,
-    /// Whether the number of global variables is said.
+    /// True if the number of global variables is given.
     pub globals: bool,
 }
 
@@ -264,7 +264,7 @@ fn one_of<T: Copy>(value: &mut Cursor<'_>, what: &str, words: &[(&str, T)]) -> R
     Err(Diagnostic::error(span, message))
 }
 
-/// What a name is for, where no `modtype` says it.
+/// Returns the kind of target that a name implies without `modtype`.
 pub fn kind_of_name(name: &str) -> ModuleKind {
     match name {
         "bzImage" | "vmlinux" | "vmlinuz" | "kernel" => ModuleKind::Kernel,

@@ -38,12 +38,12 @@ use super::token::name_value;
 use super::token::tokenize;
 use super::verify::verify;
 
-/// What a file has, and what is wrong with it. If anything is an error, the programs are not whole.
+/// Programs and diagnostics of a file. If a diagnostic is an error, the programs are incomplete.
 #[derive(Debug, Default)]
 pub struct File {
     /// The programs.
     pub programs: Vec<Program>,
-    /// What is wrong, in no order.
+    /// Diagnostics, in no order.
     pub diagnostics: Vec<Diagnostic>,
 }
 

@@ -13,7 +13,7 @@ use super::source::Span;
 /// A program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// What it is for: a kernel, a module's name, a path.
+    /// Target of the program: a kernel, a module's name, or a path.
     pub name: String,
     /// Where that is.
     pub name_span: Span,
@@ -30,16 +30,16 @@ pub struct ProbePoint {
     pub point: Point,
     /// Where it is.
     pub place: Place,
-    /// Whether it is at each return of the function that the place is.
+    /// True if the point is at each return of the function at the place.
     pub returns: bool,
-    /// What runs.
+    /// Code of the point.
     pub code: Vec<Command>,
 }
 
 /// Where a point is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// What the number is from.
+    /// Symbol that the offset is relative to.
     pub symbol: Option<String>,
     /// Bytes from the symbol, or from the start of the file, or an address.
     pub number: i128,
@@ -50,7 +50,7 @@ pub struct Place {
 /// A command of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// What is executed. If there is a symbol, the word is what is added to it.
+    /// Instruction. With a symbol, its word is the offset from the symbol.
     pub insn: Insn,
     /// The symbol whose address is pushed.
     pub symbol: Option<Symbol>,

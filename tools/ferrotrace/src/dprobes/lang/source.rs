@@ -60,7 +60,7 @@ impl Span {
 pub struct Define {
     /// The name.
     pub key: String,
-    /// What it stands for.
+    /// Replacement text.
     pub value: String,
 }
 
@@ -110,7 +110,7 @@ pub enum SourceError {
     Preprocessor {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Messages of the preprocessor.
         said: String,
     },
     /// Not text.

@@ -9,7 +9,7 @@ use super::source::Define;
 use super::source::Source;
 use super::source::Span;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A name: of a command, a field, a register, a symbol, a label.
@@ -25,7 +25,7 @@ pub enum Kind {
 /// A token, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// Kind of the token.
     pub kind: Kind,
     /// Where it is.
     pub span: Span,
@@ -77,7 +77,7 @@ pub fn tokenize(source: &Source, defines: &[Define], errors: &mut Vec<Diagnostic
     lines
 }
 
-/// Whether this is `name = ...`, whose value is a path: not tokens, but text.
+/// Returns true for a line `name = ...`, whose value is a path: text, not tokens.
 pub fn is_name_line(text: &str) -> bool {
     name_value(text).is_some()
 }
@@ -130,7 +130,8 @@ fn without_comments(line: &str, number: usize, comment: &mut Option<Span>) -> St
     text
 }
 
-/// Whether a `//` after this is part of a path: it follows other characters of the value of `name = ...`.
+/// Returns true if a `//` after this text is part of a path: it follows other characters of the
+/// value of `name = ...`.
 fn is_path_text(text: &str) -> bool {
     name_value(text)
         .is_some_and(|(start, value)| !value.is_empty() && text.len() == start + value.len())

@@ -25,7 +25,7 @@ use super::program::ProbePoint;
 use super::program::Program;
 use super::source::Span;
 
-/// What the other points run.
+/// Code of the other points.
 const ENDS: &[Insn] = &[Insn::new(Op::Exit)];
 
 /// Checks the points of a program that has been read.

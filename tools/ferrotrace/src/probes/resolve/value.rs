@@ -360,7 +360,7 @@ impl Value {
         }
     }
 
-    /// What the pointer that it is points to.
+    /// Returns the target of a pointer.
     fn behind(self, types: &dyn Types, text: &str) -> Result<Self> {
         let misfit = |what| ResolveError::Misfit {
             text: text.to_owned(),
@@ -378,7 +378,7 @@ impl Value {
         })
     }
 
-    /// What an expression does with it next.
+    /// Applies the next step of an expression.
     pub(super) fn step(self, types: &dyn Types, step: &Step, text: &str) -> Result<Self> {
         let shape = types.shape(self.ty)?;
         match (step, &shape) {

@@ -28,7 +28,7 @@ const OTHERS: u32 = 100;
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
-    /// Whether anything is recorded at all. It is open all the time, so that opening it is never a hit itself.
+    /// File that enables recording. It stays open, so that opening it is never a hit itself.
     on: Option<File>,
 }
 
@@ -194,7 +194,7 @@ pub(super) fn remove_stale(instances: &Path) {
     }
 }
 
-/// What found no room, in the statistics of a CPU.
+/// Returns the number of lost events in a CPU's statistics.
 fn lost(stats: &str) -> u64 {
     let lines = stats.lines().filter_map(|line| line.split_once(": "));
     let lost = lines.filter(|(key, _)| ["overrun", "dropped events"].contains(key));

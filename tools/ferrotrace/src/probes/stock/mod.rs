@@ -48,14 +48,14 @@ use crate::elf::Elf;
 /// The events' group.
 const GROUP: &str = "ferrotrace";
 
-/// What the name of the event at the entry ends with, for a return.
+/// Suffix of the name of a return probe's event at the entry.
 const ENTRY: &str = "__entry";
 
 /// Where tracefs may be.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// What an argument that is a stack is called there: then an argument that takes little room, and the stack comes as an event of
-/// its own.
+/// Name prefixes for arguments that are stacks. Such an argument takes little room, and the stack
+/// follows as an event of its own.
 const STACKS: [(&str, &str); 2] = [("__k_", "$kstack"), ("__u_", "$ustack")];
 
 /// Start of the name of an argument that is text if the memory of a number can be read: the kernel
@@ -73,7 +73,7 @@ const FILES: &str = "uprobe_events";
 #[derive(Debug)]
 pub struct Stock {
     tracing: PathBuf,
-    /// Whether probes in the kernel are had by this.
+    /// True if tracefs provides the probes in the kernel.
     in_kernel: bool,
     /// Executables and libraries, which have the names of places in them.
     code: RefCell<BTreeMap<String, Option<Elf>>>,
@@ -111,7 +111,7 @@ impl Stock {
         }
     }
 
-    /// Whether a probe is one of tracefs.
+    /// Returns true if a probe belongs to tracefs.
     pub fn has(probe: &Probe) -> bool {
         probe.id & MARK != 0
     }
@@ -348,7 +348,7 @@ impl Stock {
         })
     }
 
-    /// What the kernel says about the last error.
+    /// Returns the kernel's text for the last error.
     fn last_error(&self) -> Option<String> {
         let log = fs::read_to_string(self.tracing.join("error_log")).ok()?;
         let mut lines = log.lines().filter_map(|line| line.split_once(": error: "));

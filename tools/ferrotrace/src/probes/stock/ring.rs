@@ -7,7 +7,7 @@
 /// Bytes before the events: the time of the first one, and how many bytes of events there are.
 const HEAD: usize = 16;
 
-/// What of the second word is the number of bytes; flags are above.
+/// Bits of the second word that hold the number of bytes; flags are above.
 const LEN_MASK: u64 = (1 << 20) - 1;
 
 /// Set in the second word if events are missing before those of the page.

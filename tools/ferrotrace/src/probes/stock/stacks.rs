@@ -19,7 +19,7 @@ pub(super) struct StackEvent {
 /// A hit that may be waiting for its stacks.
 pub(super) struct Held {
     pub(super) event: Event,
-    /// Whether it has waited for a whole turn.
+    /// True if the event has waited for a whole turn.
     pub(super) is_old: bool,
     /// The events whose stacks it has.
     stacks: Vec<u16>,

@@ -47,7 +47,7 @@ struct Mapped {
 }
 
 impl Mapped {
-    /// Whether that is the file which is at the path for us, and one that can be read without waiting.
+    /// Returns true if the path leads to that file here, and the file can be read without waiting.
     fn is_here(&self) -> bool {
         let is_it = |found: fs::Metadata| found.is_file() && found.ino() == self.inode;
         fs::metadata(&self.path).is_ok_and(is_it)
@@ -60,13 +60,13 @@ struct Process {
     mappings: Rc<[Mapping]>,
 }
 
-/// What is known of processes.
+/// Known mappings of processes.
 #[derive(Default)]
 pub(super) struct Processes {
     known: HashMap<i32, Process>,
     names: HashMap<(Mapped, u64), String>,
     symbolizer: Option<Symbolizer>,
-    /// Whether they are those of a recording, rather than of this machine now.
+    /// True if the mappings are a recording's, not this machine's now.
     are_recorded: bool,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Debug for Processes {
     }
 }
 
-/// What a line of `/proc/PID/maps` says, if that is executable, and from a file.
+/// Parses a line of `/proc/PID/maps` for an executable mapping of a file.
 fn parse_line(line: &str) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (begin, end) = words.next()?.split_once('-')?;

@@ -259,7 +259,7 @@ impl DwarfTypes {
         ids.is_some_and(|(running, own)| running != own)
     }
 
-    /// What a function takes and returns.
+    /// Returns the parameters and the result of a function.
     fn signature(&self, unit: &Unit, entry: &Entry<'_, '_, Reader>) -> Result<Function> {
         let parameters = self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
             Ok(Parameter {

@@ -31,16 +31,16 @@ const BTF_DIR: &str = "sys/kernel/btf";
 /// A type, as its source knows it.
 pub type Id = u64;
 
-/// What can be done with a value of a type.
+/// Shape of a type: the operations that its values allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// An integer, a truth value or an enumeration.
     Number {
         /// Its bytes.
         size: u64,
-        /// Whether it may be negative.
+        /// True if the type is signed.
         signed: bool,
-        /// Whether it is a character.
+        /// True if the type is a character.
         is_char: bool,
     },
     /// A number of a floating-point type.
@@ -59,9 +59,9 @@ pub enum Shape {
     },
     /// A pointer; to nothing that is known, if it is to `void`.
     Pointer {
-        /// What it points to.
+        /// Type of the target.
         to: Option<Id>,
-        /// Whether that is constant.
+        /// True if the target is constant.
         is_const: bool,
     },
     /// A structure or a union.
@@ -127,7 +127,7 @@ pub struct Parameter {
 pub struct Function {
     /// Its parameters.
     pub parameters: Vec<Parameter>,
-    /// What it returns, unless that is nothing.
+    /// Type of the result, if any.
     pub returns: Option<Id>,
     /// How it is called.
     pub convention: Convention,
@@ -207,7 +207,7 @@ pub enum Error {
     Bad {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error in the types.
         what: String,
     },
 }

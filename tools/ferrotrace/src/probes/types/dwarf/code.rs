@@ -26,7 +26,7 @@ use super::Reader;
 use super::Result;
 use super::Unit;
 
-/// What probes call a register.
+/// Returns a register's name in probes.
 fn name_of(register: gimli::Register) -> Option<&'static str> {
     Some(match register {
         X86_64::RAX => "%ax",
@@ -298,7 +298,8 @@ impl DwarfTypes {
         Ok(found.into_iter().flatten().next())
     }
 
-    /// Whether a place is where the caller has put something: on the stack, before the call.
+    /// Returns true if the caller has stored the value at this place: on the stack, before the
+    /// call.
     fn is_passed(
         &self,
         unit: &Unit,
@@ -340,7 +341,7 @@ impl DwarfTypes {
         Ok(marked.or(own.get(1).copied()).unwrap_or(high))
     }
 
-    /// What a list of places has for an address.
+    /// Returns the entry of a location list for an address.
     fn listed(
         &self,
         unit: &Unit,

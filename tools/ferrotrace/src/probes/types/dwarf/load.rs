@@ -40,7 +40,7 @@ const FRAMES: &str = ".eh_frame";
 /// In a file that has not been linked: how far code of one section is from that of the next. No section has so much.
 const APART: u64 = 1 << 32;
 
-/// What is read of a file.
+/// Contents of a file.
 pub(super) struct Loaded {
     /// The debugging information.
     pub(super) dwarf: gimli::Dwarf<Reader>,
@@ -54,18 +54,19 @@ pub(super) struct Loaded {
     pub(super) starts: BTreeMap<String, Vec<u64>>,
     /// Its build ID, if it has one.
     pub(super) build_id: Option<Vec<u8>>,
-    /// Whether it has not been linked.
+    /// True if the file is not linked.
     is_relocatable: bool,
-    /// Whether its code is for x86-64, and its addresses have 64 bits.
+    /// True if the code is for x86-64 with 64-bit addresses.
     pub(super) is_x86_64: bool,
 }
 
-/// Whether a section has code. Where this was taken out, the section is still there, without contents.
+/// Returns true if a section has code. A file of separate debugging information keeps such sections
+/// without contents.
 fn is_code(section: &object::Section<'_, '_>) -> bool {
     matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(SHF_EXECINSTR))
 }
 
-/// Whether what refers to other sections has been left for later.
+/// Returns true if relocations to other sections are still to be applied.
 fn is_relocated_later(file: &object::File<'_>) -> bool {
     let info = file.section_by_name(gimli::SectionId::DebugInfo.name());
     file.kind() == ObjectKind::Relocatable
