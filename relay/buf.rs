@@ -157,8 +157,8 @@ impl Buf {
     /// Attaches the client's file. Runs on the CPU that writes, if writing has begun.
     pub(crate) fn set_dentry(&self, dentry: Dentry) {
         with_irqs_off(|irqs| {
-            // In process context no write of this CPU is under way, so this waits and gets the
-            // lock.
+            // Gets the lock: process context interrupts no write on this CPU, and writers on other
+            // CPUs are waited for.
             let _guard = self.writing.enter(irqs);
             dentry.set_size(self.abi.early_bytes.load(Relaxed));
             self.abi.dentry.store(dentry.as_ptr(), Relaxed);
@@ -216,11 +216,11 @@ impl Buf {
     /// result. Returns `None` without calling it if the buffer has been reset since, or a reset is
     /// running.
     ///
-    /// Context: any. A reset waits for this on another CPU: interrupts are off here, and an NMI
-    /// within a reset sees that it has begun.
+    /// Context: any. A reset waits for an exchange on another CPU, which runs with interrupts off.
+    /// An NMI within a reset on its own CPU sees that the reset has begun.
     fn unless_reset(&self, resets: usize, exchange: impl FnOnce() -> bool) -> Option<bool> {
         with_irqs_off(|_| {
-            // Before the look at `resets`; pairs with the increment in `reset()`: either this CPU
+            // Before the load of `resets`; pairs with the increment in `reset()`. Either this CPU
             // sees the reset, or the reset waits for this CPU.
             self.exchanging.fetch_add(1, Full);
             let is_same = resets % 2 == 0 && self.resets.load(Acquire) == resets;
@@ -241,8 +241,8 @@ impl Buf {
 
         let mut produced = self.abi.subbufs_produced.load(Relaxed);
         if let Some(closed) = geometry.close(produced, self.abi.offset.load(Relaxed)) {
-            // Before the count: a reader that sees the new count must not take the old sub-buffer's
-            // offset for the new one's.
+            // Cleared before the count is stored: a reader that sees the new count must not use the
+            // old sub-buffer's offset for the new sub-buffer.
             self.inside.store(false, Release);
             // From this store on, a write that interrupts this function or its callees cannot write
             // to the old or the new sub-buffer.
@@ -254,8 +254,8 @@ impl Buf {
             // Publishes the sub-buffer's data and its padding.
             self.abi.subbufs_produced.store(produced, Release);
             self.add_size(closed.bytes);
-            // Orders the count before the look at the queue. A poller has its barrier between
-            // queueing itself and looking at the count.
+            // Orders the store of the count before the check of the queue. A poller has its barrier
+            // between queueing itself and loading the count.
             barrier::smp_mb(barrier::Full);
             if self.abi.read_wait.is_active() {
                 // Waking takes locks that the scheduler may hold while it is being traced.
@@ -266,7 +266,7 @@ impl Buf {
         let index = geometry.index(produced);
         let new = self.abi.start.wrapping_add(geometry.start(index).get());
         let old = self.abi.data.load(Relaxed);
-        // None if the first sub-buffer was lent when the buffer was reset.
+        // With a count of 0, no sub-buffer was entered: the first one was lent at the reset.
         let prev = match produced {
             0 => core::ptr::null_mut(),
             _ => old,
@@ -299,7 +299,7 @@ impl Buf {
     /// default, which loses new data rather than old. Also returns the number of bytes that the
     /// client has reserved at the start of the sub-buffer.
     ///
-    /// The writers of the header are blocked before and after the call.
+    /// The header's inline writers are blocked before and after the call.
     fn start_subbuf(&self, new: *mut u8, prev: *mut u8, full: bool) -> (bool, usize) {
         if full {
             count(&self.full, &self.abi.full_count);
@@ -311,9 +311,9 @@ impl Buf {
             .client()
             .subbuf_start(self, new, prev)
             .unwrap_or(!full);
-        // Blocks at once, in case a write interrupts.
+        // One exchange: a write that interrupts must never find room here.
         let offset = self.abi.offset.xchg(blocked, Relaxed);
-        // A client that has added to the blocked offset, rather than setting it, has added to 0.
+        // A client may add to the offset instead of setting it; its bytes follow `blocked` then.
         (may_enter, offset.checked_sub(blocked).unwrap_or(offset))
     }
 
@@ -326,15 +326,15 @@ impl Buf {
                 self.abi.data.store(new, Relaxed);
                 // Before any write to it.
                 self.inside.store(true, Release);
-                // After this store, the writers of the header find room, those that interrupt this
-                // included.
+                // From this store on, the header's inline writers find room, even one that
+                // interrupts this function.
                 self.abi.offset.store(reserved, Release);
             },
         )
     }
 
-    /// Returns true if spliced bytes of a sub-buffer are still unread, or may be: the scan may end
-    /// early.
+    /// Returns true if spliced bytes of a sub-buffer are still unread, or if the budget ends before
+    /// the scan has shown that none are.
     fn is_lent(&self, index: SubbufIndex, budget: &ScanBudget) -> bool {
         self.loans
             .is_lent(index, budget, |page| self.is_page_shared(index, page))
@@ -385,14 +385,14 @@ impl Buf {
             let produced = self.abi.subbufs_produced.load(Relaxed);
             produced.wrapping_sub(consumed) >= self.geometry().n_subbufs()
         };
-        // A socket does not report when it has finished with a page.
+        // Scans the lent pages: a socket does not report when it has finished with one.
         all_used() && {
             self.settle(&ScanBudget::few());
             all_used()
         }
     }
 
-    /// Consumes the sub-buffers that were read, or reported so, and are not lent any longer.
+    /// Consumes the sub-buffers that were read or reported as consumed, up to the first lent one.
     fn settle(&self, budget: &ScanBudget) {
         let resets = self.resets.load(Acquire);
         loop {
@@ -422,8 +422,8 @@ impl Buf {
         self.big.load(Relaxed)
     }
 
-    /// Notes that a user has finished with `n` more sub-buffers. Lent ones are consumed when their
-    /// loan ends.
+    /// Records that a user has finished with `n` more sub-buffers. A lent sub-buffer is consumed when
+    /// its loan ends.
     pub(crate) fn consume(&self, n: usize) {
         let resets = self.resets.load(Acquire);
         loop {
@@ -451,7 +451,7 @@ impl Buf {
             let produced = self.abi.subbufs_produced.load(Acquire);
             let inside = self.inside.load(Acquire);
             let offset = self.abi.offset.load(Acquire);
-            // If the offset or the flag belongs to a later sub-buffer, so does this count.
+            // If the offset or the flag belongs to a later sub-buffer, this load sees a later count.
             if self.abi.subbufs_produced.load(Relaxed) == produced {
                 let offset = match inside {
                     true => offset,
@@ -484,7 +484,7 @@ impl Buf {
             return false;
         }
         self.abi.bytes_consumed.store(new.bytes, Relaxed);
-        // Release: the data were copied, or lent, before.
+        // Release: the data were copied or lent before the writer may use the space.
         self.read.store(new.consumed, Release);
         self.settle(&ScanBudget::all());
         true
@@ -528,15 +528,15 @@ unsafe impl CBuf for Buf {
 #[pinned_drop]
 #[expect(unsafe_code, reason = "`pinned_drop` makes an `unsafe` impl")]
 impl PinnedDrop for Buf {
-    /// Hides the buffer from writers.
+    /// Removes the buffer from the channel's slots, where writers find it.
     fn drop(self: Pin<&mut Self>) {
         self.abi.wakeup_work.sync();
-        self.channel.forget(&*self);
+        self.channel.unpublish(&*self);
     }
 }
 
-/// Increments a counter, on the CPU that alone writes it. The counter in the header is the lower
-/// half, even if a client has set it.
+/// Increments a counter, on the only CPU that writes it. Takes the lower half from the header's
+/// counter, which a client may have set.
 fn count(own: &Atomic<u64>, seen_by_c: &Atomic<u32>) {
     let low = seen_by_c.load(Relaxed);
     let high = own.load(Relaxed) & !u64::from(u32::MAX);

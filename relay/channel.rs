@@ -120,8 +120,8 @@ impl Channel {
         }
     }
 
-    /// Hides a buffer that is about to be freed from writers.
-    pub(crate) fn forget(&self, buf: &impl CBuf) {
+    /// Removes a buffer from the slots before it is freed, so that writers do not find it.
+    pub(crate) fn unpublish(&self, buf: &impl CBuf) {
         let pointer = buf.as_raw().cast();
         for cpu in cpu::possible() {
             let slot = self.abi.buf.slot(cpu);

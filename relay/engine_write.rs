@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes by the engine itself; the header's inline functions write without it.
+//! Writes through the engine. Most C clients use the header's inline functions instead, which call
+//! the engine only to move to the next sub-buffer.
 //!
 //! Contexts: any, also within a write to the same buffer, from a probe or an NMI; interrupts are
 //! off during the write. Locks: [`Buf::writing`], innermost.
@@ -53,8 +54,8 @@ impl Buf {
         true
     }
 
-    /// [`Buf::switch`] for the inline functions of the header. If it has interrupted another
-    /// switch, a write or a flush of the buffer, it does nothing and counts the record as lost.
+    /// Calls [`Buf::switch`] for the inline functions of the header. If this call has interrupted a
+    /// switch, write or flush of the buffer, it only counts the record as lost.
     pub(crate) fn try_switch(&self, length: usize) -> usize {
         with_irqs_off(|irqs| match self.writing.enter(irqs) {
             Some(_guard) => self.switch(length),
@@ -67,7 +68,7 @@ impl Buf {
 
     /// Ends the current sub-buffer. Runs on the CPU that writes, unless the channel is global.
     ///
-    /// Does nothing from within a write to the buffer, as the sub-buffer is not complete then.
+    /// Does nothing within a write to the buffer: the sub-buffer is not complete then.
     pub(crate) fn flush(&self) {
         with_irqs_off(|irqs| {
             if let Some(_guard) = self.writing.enter(irqs) {

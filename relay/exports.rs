@@ -291,11 +291,11 @@ unsafe extern "C" fn relay_try_write_lost(chan: *mut bindings::rchan) -> u64 {
     unsafe { channel(chan).map_or(0, |channel| sum(channel, Buf::lost)) }
 }
 
-/// Makes the buffers of a CPU that is brought up.
+/// Makes the buffers of a CPU about to be brought up.
 ///
 /// # Safety
 ///
-/// Called by the kernel's table of CPU states.
+/// Called by the CPU hotplug state machine.
 #[cfg(not(MODULE))]
 #[export]
 unsafe extern "C" fn relay_prepare_cpu(cpu: u32) -> c_int {

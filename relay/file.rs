@@ -54,7 +54,7 @@ impl FileOps for Buf {
             let (next, _) = self.next_chunk(position.advance(len));
             if self.set_position(old, next) {
                 to.commit(len);
-                // As mainline: fdinfo shows the offset of the reader in the buffer.
+                // As in mainline, fdinfo shows the offset of the reader in the buffer.
                 let start = self.geometry().start(self.geometry().index(next.consumed));
                 to.end_at(start.get().saturating_add(next.bytes));
             }
@@ -89,7 +89,8 @@ impl FileOps for Buf {
             let len = chunk.len.min(to.left());
             let lent = to.lend(chunk.start.get(), len, index.get())?;
             let (next, _) = self.next_chunk(position.advance(lent));
-            // Even if the client has consumed it since: it is in the pipe.
+            // The result does not matter: the bytes are in the pipe, even if the client has reported
+            // their sub-buffer as consumed since.
             self.set_position(old, next);
             let start = self.geometry().start(self.geometry().index(next.consumed));
             to.end_at(start.get().saturating_add(next.bytes));

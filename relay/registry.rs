@@ -36,7 +36,7 @@ impl Open {
     /// none. A failure changes nothing.
     ///
     /// Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if the client does not make a
-    /// file, or if it decides otherwise than at the first buffer that the channel is global.
+    /// file, or if it changes its decision at the first buffer whether the channel is global.
     fn add_buf(&mut self, cpu: CpuId) -> Result {
         if self.channel.has_buf(cpu) {
             return Ok(());
@@ -75,7 +75,7 @@ impl Open {
             if self.channel.is_global() {
                 attach();
             } else {
-                // On this CPU the writer adds to the size of the file.
+                // On the buffer's CPU, where the writer adds to the size of the file.
                 hotplug.call_on(buf.cpu(), &attach);
             }
         }
@@ -111,7 +111,7 @@ impl Open {
 /// Opens a channel with a buffer for each online CPU.
 ///
 /// The returned pointer is valid until the channel is closed. Errors: as for
-/// [`Open::add_buf`], -EINTR included; then all changes are undone.
+/// [`Open::add_buf`]; then all changes are undone.
 pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     let channel = Channel::new(request)?;
     let pointer = core::ptr::from_ref::<Channel>(&channel);
@@ -121,11 +121,11 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     };
 
     let result = loop {
-        // Without a lock that other tasks need: buffers may have gigabytes.
+        // Holds no lock that other tasks need: allocating gigabytes of buffers takes long.
         if let Err(e) = cpu::online().try_for_each(|cpu| open.add_buf(cpu)) {
             break Err(e);
         }
-        // A CPU being brought up is not online yet and is not prepared again: wait for it.
+        // Waits for a CPU that is being brought up: it was prepared before, and is not online yet.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
         if !cpu::online().all(|cpu| open.channel.has_buf(cpu)) {
@@ -148,7 +148,7 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
 
 /// Makes the files of a channel that was opened without a name, also for CPUs brought up later.
 ///
-/// Errors: -ENOENT if the channel is not open, -EEXIST if it has files, as for
+/// Errors: -ENOENT if the channel is not open, -EEXIST if it has files; otherwise as for
 /// [`Open::create_files`].
 pub(crate) fn late_setup(
     channel: *const Channel,
@@ -192,8 +192,8 @@ pub(crate) fn reset(channel: *const Channel) -> Result {
     for_each_buf(channel, Buf::reset)
 }
 
-/// Calls `f` for each buffer of a channel, without the registry's mutex. `f` may have to wait for a
-/// reader, and a reader for a page fault that user space delays.
+/// Calls `f` for each buffer of a channel, without the registry's mutex: `f` may wait for a reader,
+/// and user space can delay the reader by a page fault.
 fn for_each_buf(channel: *const Channel, f: impl Fn(&Buf)) -> Result {
     let nth = |index| -> Result<Option<ARef<Buf>>> {
         let channels = CHANNELS.lock();

@@ -53,11 +53,11 @@ impl ScanBudget {
     }
 }
 
-/// Range of a sub-buffer's pages that may still be referenced outside of pipes, counted from its
-/// first page: from `first` up to, not including, `end`.
+/// Range of a sub-buffer's pages that may still be referenced outside of pipes: from `first` up to,
+/// not including, `end`. Pages are counted from the sub-buffer's first page.
 ///
-/// Packed into a word with a number that each loan increments, so that a scan from before a loan
-/// cannot overwrite it.
+/// Packed into a word with a number that each loan increments, so that a scan that began before a
+/// loan cannot overwrite the loan's range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PinnedRange {
     loan: u64,
@@ -121,10 +121,10 @@ impl Loans {
     }
 
     /// Keeps the writer out of a sub-buffer that spans `pages` pages. If the writer has already
-    /// entered it, the writer's counters say so when this returns.
+    /// entered the sub-buffer, its counters show that when this returns.
     pub(crate) fn lend(&self, index: SubbufIndex, pages: usize) {
         if let Some(subbuf) = self.subbufs.get(index.get()) {
-            // First: a CPU that sees the new loan in `pinned` sees this.
+            // Incremented first: a CPU that sees the new loan in `pinned` sees this run.
             subbuf.runs.fetch_add(1, Full);
             loop {
                 let old = subbuf.pinned.load(Relaxed);
@@ -138,8 +138,8 @@ impl Loans {
                 }
             }
         }
-        // Either the writer has seen this loan, or the loop sees the writer entering. The writer is
-        // on another CPU with interrupts or preemption off, and calls no client code at that point.
+        // Either the writer sees this loan, or this loop sees the writer entering. The wait is short:
+        // the writer is on another CPU, with interrupts or preemption off, and calls no client code.
         while self.entering.load(Acquire) {
             cpu_relax();
         }
@@ -150,8 +150,8 @@ impl Loans {
         let Some(subbuf) = self.subbufs.get(index.get()) else {
             return;
         };
-        // The word first: a later loan changes it, and then its pages, which may not be in the pipe
-        // yet, are not scanned.
+        // Loaded first: a loan that starts later changes the word, so `narrow()` stores nothing.
+        // Pages of that loan may not be in the pipe yet, and would look unreferenced.
         let word = subbuf.pinned.load(Acquire);
         // Saves the writer a scan. If two callers are the last at the same time, the writer has to
         // scan.
@@ -177,7 +177,7 @@ impl Loans {
     /// Calls `enter`, unless `is_lent` returns true. Returns true if it was called.
     pub(crate) fn unless_lent(&self, is_lent: impl FnOnce() -> bool, enter: impl FnOnce()) -> bool {
         self.entering.store(true, Relaxed);
-        // Orders the store to `entering` before the look at the loans.
+        // Orders the store to `entering` before the loads of the loans.
         barrier::smp_mb(barrier::Full);
         let free = !is_lent();
         if free {
@@ -202,7 +202,7 @@ impl Subbuf {
             while first < old.end && budget.take() && !shared(first) {
                 first += 1;
             }
-            // Each further round has used up budget.
+            // The loop ends: each further round has used up budget.
             if first == old.first || self.set(word, PinnedRange { first, ..old }) {
                 return first < old.end;
             }

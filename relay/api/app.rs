@@ -76,7 +76,7 @@ pub struct AppChannel {
     name: CString,
     #[pin]
     settings: Mutex<Settings>,
-    /// Directory for the channel's files. Locked while the channel is exchanged; `None` once the
+    /// Directory for the channel's files. Locked while the channel is replaced; `None` once the
     /// application has ended.
     #[pin]
     creating: Mutex<Option<Arc<Dir>>>,
@@ -131,8 +131,7 @@ impl AppChannel {
             self.remove();
             return Ok(());
         }
-        // Opened before the old one is removed: the old one is lost only after all large
-        // allocations.
+        // Opened before the old channel is removed: if an allocation fails, the old channel stays.
         let channel = Channel::builder(&self.name)
             .subbuf_size(settings.subbuf_size)
             .n_subbufs(settings.n_subbufs)
@@ -153,18 +152,19 @@ impl AppChannel {
         drop(self.channel.replace(None));
     }
 
-    /// Tells the client that the application is enabled or disabled. Errors: the client's.
-    fn tell(&self, enabled: bool) -> Result {
+    /// Calls the client's listener after the application was enabled or disabled. Errors: the
+    /// listener's.
+    fn notify(&self, enabled: bool) -> Result {
         self.listening
             .as_ref()
-            .map_or(Ok(()), |listening| listening.tell(enabled))
+            .map_or(Ok(()), |listening| listening.notify(enabled))
     }
 
     /// Stops writing; writes in progress may continue. Under `creating`.
     fn disable(&self) {
         if self.enabled.xchg(false, Relaxed) {
             // The client cannot refuse to be disabled.
-            let _ = self.tell(false);
+            let _ = self.notify(false);
         }
     }
 
@@ -179,24 +179,24 @@ impl AppChannel {
         if wanted {
             channel.ok_or(ENODEV)?;
             if !self.enabled.xchg(true, Relaxed) {
-                self.tell(true)
+                self.notify(true)
                     .inspect_err(|_| self.enabled.store(false, Relaxed))?;
             }
             return Ok(());
         }
         self.disable();
         if let Some(channel) = channel {
-            // The C engine allows no write during a flush, and no engine allows a write from an
-            // NMI.
+            // Waits for the writers: the C engine allows no write during a flush, and neither engine
+            // allows one from an NMI.
             synchronize_rcu();
             channel.flush()?;
         }
         Ok(())
     }
 
-    /// Calls `f` with the channel, if any. Takes no reference: the drop of the last one closes the
-    /// channel, which takes the directory's lock.
-    fn look<R>(&self, f: impl FnOnce(&Channel) -> R) -> Option<R> {
+    /// Calls `f` with the channel, if any. Takes no reference: dropping the last reference closes
+    /// the channel, which takes the directory's lock.
+    fn with_channel<R>(&self, f: impl FnOnce(&Channel) -> R) -> Option<R> {
         with_irqs_off(|irqs| self.channel.with(irqs, |channel| f(channel)))
     }
 
@@ -231,9 +231,9 @@ impl App {
         Ok(Self::with(name, subbuf_size, n_subbufs, None)?)
     }
 
-    /// Makes an application as [`App::new`] does, with a listener. The listener is called when user
-    /// space enables the application and when that ends, until the application ends or the
-    /// listener's module is unloaded. So a client can stay passive while it is disabled.
+    /// Makes an application as [`App::new`] does, with a listener. The listener is called when the
+    /// application is enabled or disabled, so that a client can stay passive while it is disabled.
+    /// The calls end when the application ends or the listener's module is unloaded.
     #[track_caller]
     pub fn with_listener(
         name: &CStr,
@@ -254,7 +254,7 @@ impl App {
         listening: Option<Arc<Listening>>,
     ) -> Result<Self> {
         let dir = Arc::new(Dir::new(name)?, GFP_KERNEL)?;
-        let home = Some(dir.clone());
+        let open_dir = Some(dir.clone());
         let settings = Settings {
             subbuf_size,
             n_subbufs,
@@ -263,7 +263,7 @@ impl App {
         let channel = Shared::new(try_pin_init!(AppChannel {
             name: CString::try_from(name)?,
             settings <- new_mutex!(settings),
-            creating <- new_mutex!(home),
+            creating <- new_mutex!(open_dir),
             channel: RcuSlot::new(),
             enabled: Atomic::new(false),
             listening,
@@ -273,16 +273,16 @@ impl App {
             channel,
             dir,
         };
-        for (name, what, mode) in [
-            (c"subbuf_size", What::SubbufSize, 0o600),
-            (c"n_subbufs", What::NSubbufs, 0o600),
-            (c"mode", What::Mode, 0o600),
-            (c"create", What::Create, 0o600),
-            (c"enabled", What::Enabled, 0o600),
-            (c"dropped", What::Dropped, 0o400),
+        for (name, setting, mode) in [
+            (c"subbuf_size", Setting::SubbufSize, 0o600),
+            (c"n_subbufs", Setting::NSubbufs, 0o600),
+            (c"mode", Setting::Mode, 0o600),
+            (c"create", Setting::Create, 0o600),
+            (c"enabled", Setting::Enabled, 0o600),
+            (c"dropped", Setting::Dropped, 0o400),
         ] {
             let channel = open.channel.clone();
-            let control = Shared::new(Ok(Control { what, channel }))?;
+            let control = Shared::new(Ok(Control { setting, channel }))?;
             let file = open.dir.file(name, mode, &CONTROL_FILES, control)?;
             open.files.push(file, GFP_KERNEL)?;
         }
@@ -314,8 +314,9 @@ impl Drop for OpenApp {
     }
 }
 
+/// Value of a control file.
 #[derive(Clone, Copy)]
-enum What {
+enum Setting {
     SubbufSize,
     NSubbufs,
     Mode,
@@ -326,7 +327,7 @@ enum What {
 
 /// A control file: one value as text and a newline.
 struct Control {
-    what: What,
+    setting: Setting,
     channel: ARef<Shared<AppChannel>>,
 }
 
@@ -347,17 +348,17 @@ impl NodeOps for Control {
     fn read(&self, to: &mut UserDst) -> Result {
         let channel = &self.channel;
         let settings = *channel.settings.lock();
-        let text = match self.what {
-            What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", settings.subbuf_size)),
-            What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", settings.n_subbufs)),
-            What::Mode => CString::try_from_fmt(fmt!("{}\n", settings.mode.name())),
-            What::Create => {
-                let there = channel.look(|_| ()).is_some();
-                CString::try_from_fmt(fmt!("{}\n", u8::from(there)))
+        let text = match self.setting {
+            Setting::SubbufSize => CString::try_from_fmt(fmt!("{}\n", settings.subbuf_size)),
+            Setting::NSubbufs => CString::try_from_fmt(fmt!("{}\n", settings.n_subbufs)),
+            Setting::Mode => CString::try_from_fmt(fmt!("{}\n", settings.mode.name())),
+            Setting::Create => {
+                let exists = channel.with_channel(|_| ()).is_some();
+                CString::try_from_fmt(fmt!("{}\n", u8::from(exists)))
             }
-            What::Enabled => CString::try_from_fmt(fmt!("{}\n", u8::from(channel.is_enabled()))),
-            What::Dropped => {
-                let dropped = channel.look(|channel| channel.stats().dropped);
+            Setting::Enabled => CString::try_from_fmt(fmt!("{}\n", u8::from(channel.is_enabled()))),
+            Setting::Dropped => {
+                let dropped = channel.with_channel(|channel| channel.stats().dropped);
                 CString::try_from_fmt(fmt!("{}\n", dropped.unwrap_or(0)))
             }
         }?;
@@ -366,16 +367,16 @@ impl NodeOps for Control {
 
     fn write(&self, from: &UserSrc) -> Result {
         let channel = &self.channel;
-        match self.what {
-            What::SubbufSize => {
+        match self.setting {
+            Setting::SubbufSize => {
                 let size = size(from, SUBBUF_SIZES)?;
                 channel.settings.lock().subbuf_size = size;
             }
-            What::NSubbufs => {
+            Setting::NSubbufs => {
                 let count = size(from, SUBBUF_COUNTS)?;
                 channel.settings.lock().n_subbufs = count;
             }
-            What::Mode => {
+            Setting::Mode => {
                 let mode = match from.text(&mut [0; 16])? {
                     b"no-overwrite" => Mode::NoOverwrite,
                     b"overwrite" => Mode::Overwrite,
@@ -383,9 +384,9 @@ impl NodeOps for Control {
                 };
                 channel.set_mode(mode);
             }
-            What::Create => channel.create(from.flag()?)?,
-            What::Enabled => channel.enable(from.flag()?)?,
-            What::Dropped => return Err(EINVAL),
+            Setting::Create => channel.create(from.flag()?)?,
+            Setting::Enabled => channel.enable(from.flag()?)?,
+            Setting::Dropped => return Err(EINVAL),
         }
         Ok(())
     }

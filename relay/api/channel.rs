@@ -131,7 +131,8 @@ impl<'a> Builder<'a> {
         Self { mode, ..self }
     }
 
-    /// Uses one buffer for all CPUs, in the order of writing. Writers then wait for each other.
+    /// Uses one buffer for all CPUs, with the records in the order of writing. Writers then wait for
+    /// each other.
     pub fn global(self) -> Self {
         Self {
             global: true,
@@ -254,9 +255,9 @@ impl Channel {
 
     /// Writes a record to the buffer of this CPU.
     ///
-    /// Context: any. A write that interrupts another one to the same channel on its CPU is dropped.
-    /// A write to a global channel that another CPU is writing is dropped in an NMI and within a
-    /// write to a global channel.
+    /// Context: any. A write that interrupts another write to the same channel on its CPU is dropped.
+    /// While another CPU writes to a global channel, a write to it is dropped in an NMI and within a
+    /// write to any global channel.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
         if !self.0.state.is_global() && with_irqs_off(|irqs| self.0.handle.append(data, irqs)) {
@@ -298,16 +299,16 @@ impl Channel {
     #[inline]
     fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room) -> usize) -> Result<(), Dropped> {
         let written = with_irqs_off(|irqs| {
-            // A kernel lock that is dropped in `fill` may turn interrupts on; this guard still
-            // counts.
-            let _here = PreemptOff::new();
+            // A kernel lock that `fill` drops may turn interrupts on. This guard then still keeps
+            // the task on its CPU.
+            let _preempt = PreemptOff::new();
             let Some(_writing) = self.0.handle.enter(irqs) else {
                 return false;
             };
             let Some(_lock) = self.0.state.lock_global(irqs) else {
                 return false;
             };
-            self.0.state.holds(len)
+            self.0.state.fits_after_header(len)
                 && self
                     .0
                     .handle

@@ -62,7 +62,7 @@ pub(crate) struct Options<'a> {
     pub(crate) mode: Mode,
     pub(crate) global: bool,
     pub(crate) permissions: u16,
-    /// Set if sub-buffers have a header: the channel's name for log messages.
+    /// The channel's name for log messages, if sub-buffers have a header.
     pub(crate) header_of: Option<&'a CStr>,
     pub(crate) hidden: bool,
 }
@@ -115,16 +115,16 @@ impl ChannelState {
         self.controls.lock().iter().try_for_each(ControlFiles::show)
     }
 
-    /// Returns true if a record fits after the header, if there is one. A record longer than a
-    /// whole sub-buffer is left to the engine.
+    /// Returns true unless the header leaves too little room for the record, which is counted. The
+    /// engine itself refuses and counts a record longer than a whole sub-buffer.
     #[inline]
-    pub(crate) fn holds(&self, len: usize) -> bool {
+    pub(crate) fn fits_after_header(&self, len: usize) -> bool {
         let size = self.geometry.subbuf_size();
-        let holds = self.headers.is_none() || len > size || len <= size.saturating_sub(HEADER);
-        if !holds {
+        let fits = self.headers.is_none() || len > size || len <= size.saturating_sub(HEADER);
+        if !fits {
             self.too_big.fetch_add(1, Relaxed);
         }
-        holds
+        fits
     }
 
     pub(crate) fn too_big(&self) -> usize {
@@ -172,9 +172,9 @@ unsafe impl ChannelCallbacks for ChannelState {
         let Some(headers) = &self.headers else {
             return false;
         };
-        headers.finished(buf.cpu(), buf.produced());
+        headers.set_finished(buf.cpu(), buf.produced());
         if self.mode == Mode::NoOverwrite && is_full() {
-            Headers::full(headers, buf.cpu());
+            Headers::report_full(headers, buf.cpu());
             return false;
         }
         true
@@ -189,7 +189,7 @@ unsafe impl ChannelCallbacks for ChannelState {
         self.permissions
     }
 
-    fn name_now(&self, name: &CStr) -> Result<CString> {
+    fn current_name(&self, name: &CStr) -> Result<CString> {
         match self.hidden.load(Relaxed) {
             true => CString::try_from_fmt(fmt!(".{}", name.to_str().map_err(|_| EINVAL)?)),
             false => Ok(CString::try_from(name)?),
@@ -205,7 +205,7 @@ unsafe impl ChannelCallbacks for ChannelState {
     ) -> Result {
         let files = ControlFiles::new(
             dir,
-            &self.name_now(name)?,
+            &self.current_name(name)?,
             name,
             self.permissions,
             file,
@@ -239,28 +239,29 @@ impl TextFiles {
     ) -> Result<Self> {
         let mode = state.permissions;
         let mut files = KVec::new();
-        let mut add = |name, what| -> Result {
+        let mut add = |name, kind| -> Result {
             let node = Shared::new(Ok(Text {
-                what,
+                kind,
                 state: state.clone(),
             }))?;
             files.push(dir.file(name, mode, &TEXT_FILES, node)?, GFP_KERNEL)?;
             Ok(())
         };
-        add(c"subbuf_size", What::SubbufSize)?;
-        add(c"n_subbufs", What::NSubbufs)?;
-        add(c"mode", What::Mode)?;
-        add(c"dropped", What::Dropped)?;
+        add(c"subbuf_size", TextKind::SubbufSize)?;
+        add(c"n_subbufs", TextKind::NSubbufs)?;
+        add(c"mode", TextKind::Mode)?;
+        add(c"dropped", TextKind::Dropped)?;
         if let Some(format) = format {
             let mut text = KVec::new();
             text.extend_from_slice(format.as_bytes(), GFP_KERNEL)?;
-            add(c"format", What::Format(text))?;
+            add(c"format", TextKind::Format(text))?;
         }
         Ok(Self { _files: files })
     }
 }
 
-enum What {
+/// Content of a text file.
+enum TextKind {
     SubbufSize,
     NSubbufs,
     Mode,
@@ -270,7 +271,7 @@ enum What {
 
 /// A text file of a channel: one value and a newline, or the format.
 struct Text {
-    what: What,
+    kind: TextKind,
     state: ARef<Shared<ChannelState>>,
 }
 
@@ -279,12 +280,12 @@ static TEXT_FILES: FileTable<Shared<Text>> = FileTable::new(this_module::<RelayA
 impl NodeOps for Text {
     fn read(&self, to: &mut UserDst) -> Result {
         let geometry = &self.state.geometry;
-        let text = match &self.what {
-            What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", geometry.subbuf_size()))?,
-            What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", geometry.n_subbufs()))?,
-            What::Dropped => CString::try_from_fmt(fmt!("{}\n", self.state.dropped()))?,
-            What::Mode => CString::try_from_fmt(fmt!("{}\n", self.state.mode.name()))?,
-            What::Format(format) => return to.copy_at_position(format),
+        let text = match &self.kind {
+            TextKind::SubbufSize => CString::try_from_fmt(fmt!("{}\n", geometry.subbuf_size()))?,
+            TextKind::NSubbufs => CString::try_from_fmt(fmt!("{}\n", geometry.n_subbufs()))?,
+            TextKind::Dropped => CString::try_from_fmt(fmt!("{}\n", self.state.dropped()))?,
+            TextKind::Mode => CString::try_from_fmt(fmt!("{}\n", self.state.mode.name()))?,
+            TextKind::Format(format) => return to.copy_at_position(format),
         };
         to.copy_at_position(text.to_bytes())
     }

@@ -36,13 +36,13 @@ pub(crate) struct ControlFiles {
 }
 
 impl ControlFiles {
-    /// Makes the control files of a buffer. `data` is the buffer's file in `dir`. `now` is its
-    /// current name, and `name` its final one.
+    /// Makes the control files of a buffer. `data` is the buffer's file in `dir`, and `name` is its
+    /// final name.
     ///
     /// Errors: -ENOMEM and errors of debugfs.
     pub(crate) fn new(
         dir: &DirRef,
-        now: &CStr,
+        current_name: &CStr,
         name: &CStr,
         permissions: u16,
         data: Dentry,
@@ -55,7 +55,7 @@ impl ControlFiles {
                 buf,
                 headers: headers.clone(),
             }))?;
-            dir.file(&suffixed(now, suffix)?, mode, &CONTROL_FILES, node)
+            dir.file(&suffixed(current_name, suffix)?, mode, &CONTROL_FILES, node)
         };
         let [produced, consumed, padding] = SUFFIXES;
         Ok(Self {

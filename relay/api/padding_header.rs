@@ -31,7 +31,8 @@ pub(crate) struct Headers {
 
 /// State of one buffer.
 struct CpuHeader {
-    /// Number of sub-buffers with a written header. The engine counts a sub-buffer before that.
+    /// Number of sub-buffers with a written header. The engine counts a sub-buffer as produced
+    /// before its header is written.
     finished: Atomic<usize>,
     full: Atomic<u32>,
 }
@@ -46,11 +47,11 @@ impl Headers {
         for cpu in cpu::possible() {
             // CPU numbers may have gaps.
             while u32::try_from(cpus.len()).is_ok_and(|len| len <= cpu.get()) {
-                let quiet = CpuHeader {
+                let cpu_header = CpuHeader {
                     finished: Atomic::new(0),
                     full: Atomic::new(QUIET),
                 };
-                cpus.push(quiet, GFP_KERNEL)?;
+                cpus.push(cpu_header, GFP_KERNEL)?;
             }
         }
         Arc::pin_init(WithIrqWork::new(Self { name, cpus }), GFP_KERNEL)
@@ -61,7 +62,7 @@ impl Headers {
     }
 
     /// Records that the headers of `subbufs` sub-buffers are written.
-    pub(crate) fn finished(&self, cpu: u32, subbufs: usize) {
+    pub(crate) fn set_finished(&self, cpu: u32, subbufs: usize) {
         if let Some(cpu) = self.cpu(cpu) {
             // Release: a reader that sees the count sees the headers; pairs with `produced()`.
             cpu.finished.store(subbufs, Release);
@@ -73,8 +74,8 @@ impl Headers {
         self.cpu(cpu).map_or(0, |cpu| cpu.finished.load(Acquire))
     }
 
-    /// Returns true at the first time that the buffer is full; the report becomes pending.
-    fn is_to_say(&self, cpu: u32) -> bool {
+    /// Marks the report of a full buffer as pending. Returns true the first time.
+    fn begin_report(&self, cpu: u32) -> bool {
         self.cpu(cpu).is_some_and(|cpu| {
             cpu.full.load(Relaxed) == QUIET && cpu.full.cmpxchg(QUIET, TO_SAY, Relaxed).is_ok()
         })
@@ -82,8 +83,8 @@ impl Headers {
 
     /// Reports a full buffer, once per buffer. The message is printed from an IRQ work, as any lock
     /// may be held while a record is written.
-    pub(crate) fn full(this: &WithIrqWork<Self>, cpu: u32) {
-        if this.is_to_say(cpu) {
+    pub(crate) fn report_full(this: &WithIrqWork<Self>, cpu: u32) {
+        if this.begin_report(cpu) {
             this.queue();
         }
     }

@@ -28,7 +28,7 @@ pub(crate) struct RchanBuf {
     pub(crate) start: *mut u8,
     /// Start of the current sub-buffer. Written by `Buf::switch()`, read by the inline writers.
     pub(crate) data: Atomic<*mut u8>,
-    /// Bytes used of the current sub-buffer. Written by the inline writers and by the owner of the
+    /// Number of used bytes in the current sub-buffer. Written by the inline writers and by the owner of the
     /// CPU in `Buf::switch()`; read by `Buf::view()`.
     pub(crate) offset: Atomic<usize>,
     /// Written by `Buf::switch()` with release; pairs with the acquire in `Buf::view()`.

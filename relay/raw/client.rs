@@ -80,9 +80,9 @@ impl Client {
         prev: *mut u8,
     ) -> Option<bool> {
         let subbuf_start = self.subbuf_start?;
-        // SAFETY: By the type invariant it is callable and keeps the rules; the buffer is borrowed,
-        // and the client only passes on the other two pointers, or compares them, unless they are
-        // sub-buffers of it.
+        // SAFETY: By the type invariant it is callable and keeps the rules; the buffer is borrowed.
+        // The client accesses the other two pointers only if they are sub-buffers of this buffer;
+        // otherwise it only compares them or passes them on.
         Some(unsafe { subbuf_start(buf.as_raw(), new.cast(), prev.cast()) } != 0)
     }
 

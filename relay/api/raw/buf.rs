@@ -262,35 +262,35 @@ impl Room {
     /// Returns the address of offset `at`, if `len` bytes fit there and no other write to the
     /// buffer has occurred since.
     #[inline]
-    fn place(&self, at: usize, len: usize) -> Option<*mut u8> {
+    fn address(&self, at: usize, len: usize) -> Option<*mut u8> {
         let untouched =
             self.buf.offset_counter().load(Relaxed) == self.offset && self.buf.data() == self.data;
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
-        // Cannot overflow: the place is within the sub-buffer.
+        // Cannot overflow: the address is within the sub-buffer.
         (untouched && fits).then(|| self.data.wrapping_add(self.offset + at))
     }
 
     /// Copies `bytes` to `at`, if they fit there.
     #[inline]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
-        let Some(to) = self.place(at, bytes.len()) else {
+        let Some(to) = self.address(at, bytes.len()) else {
             return false;
         };
-        // SAFETY: `place()` has checked that the bytes are within the room, and that it is still
+        // SAFETY: `address()` has checked that the bytes are within the room, and that it is still
         // this object's, by the type invariant. They are no Rust object's, so `bytes` is elsewhere;
         // mappings of them are read-only.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         true
     }
 
-    /// Writes zeros after the first `used` bytes and shows the record to readers.
+    /// Writes zeros after the first `used` bytes and makes the record visible to readers.
     #[inline]
     fn commit(self, used: usize) -> bool {
         let rest = self.len.saturating_sub(used);
-        let Some(to) = self.place(used.min(self.len), rest) else {
+        let Some(to) = self.address(used.min(self.len), rest) else {
             return false;
         };
-        // SAFETY: `place()` has checked that `rest` bytes from there are within the room, and that
+        // SAFETY: `address()` has checked that `rest` bytes from there are within the room, and that
         // it is still this object's, by the type invariant.
         unsafe { to.write_bytes(0, rest) };
         // Release: a reader that sees the offset sees the record.

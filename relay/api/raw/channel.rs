@@ -34,7 +34,7 @@ use kernel::sync::Arc;
 
 use super::buf::BufRef;
 
-/// Behaviour of a channel when a sub-buffer is full.
+/// Behaviour of a channel when its current sub-buffer is full and the next one is needed.
 #[derive(Clone, Copy)]
 pub(crate) enum SubbufStart {
     /// Enters the next one if it is free: the engine's default.
@@ -67,7 +67,7 @@ pub(crate) unsafe trait ChannelCallbacks: Send + Sync + 'static {
     fn permissions(&self) -> u16;
 
     /// Returns the current name for a new file with the final name `name`.
-    fn name_now(&self, name: &CStr) -> Result<CString>;
+    fn current_name(&self, name: &CStr) -> Result<CString>;
 
     /// Called after the file of a buffer was made in `dir`, with the final name `name`. An error
     /// removes the file.
@@ -100,7 +100,7 @@ unsafe impl<C: ChannelCallbacks> Send for Handle<C> {}
 unsafe impl<C: ChannelCallbacks> Sync for Handle<C> {}
 
 impl<C: ChannelCallbacks> Handle<C> {
-    /// Opens a channel with files in `dir`, which calls `state`.
+    /// Opens a channel with files in `dir`; its callbacks get `state`.
     ///
     /// Errors: -EINTR if the task is being killed, else -ENOMEM, as `relay_open()` returns no error
     /// number.
@@ -285,9 +285,9 @@ unsafe extern "C" fn enter_with_header<C: ChannelCallbacks>(
     // call.
     let (state, buf) = unsafe { (state_of::<C>(buf), BufRef::new(buf)) };
     if !prev.is_null() {
-        // SAFETY: The engine passes the sub-buffer that it has just completed, or tries again to
-        // leave, and the buffer has no other writer. By the rules of `ChannelCallbacks` it is
-        // longer than a header.
+        // SAFETY: The engine passes the sub-buffer that it has completed, now or at an earlier try
+        // to enter the next one, and the buffer has no other writer. By the rules of
+        // `ChannelCallbacks` a sub-buffer is longer than a header.
         unsafe { buf.put_header(prev) };
     }
     let enters = state.may_enter(&buf, || buf.is_full());
@@ -339,16 +339,16 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
         *is_global = state.is_global().into();
         (state, CStr::from_char_ptr(filename))
     };
-    let now = match state.name_now(name) {
-        Ok(now) => now,
+    let current_name = match state.current_name(name) {
+        Ok(current_name) => current_name,
         Err(e) => return e.to_ptr(),
     };
-    // SAFETY: The file has relay's operations, whose data is the buffer. They guard themselves
-    // against removal with the buffer's count, so the plain proxy is enough; and it passes mmap on,
-    // with either engine.
+    // SAFETY: The file has relay's operations, and its data is the buffer, as they require. They
+    // hold the buffer by its count, so debugfs need not protect them against removal. The unsafe
+    // variant also passes mmap on, with either engine.
     let dentry = unsafe {
         bindings::debugfs_create_file_unsafe(
-            now.as_char_ptr(),
+            current_name.as_char_ptr(),
             state.permissions(),
             parent,
             buf.as_ptr().cast(),
@@ -362,11 +362,12 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
     let dir = unsafe { DirRef::from_raw(parent) };
     // SAFETY: The handle keeps the directory. The directory and the file may have been removed with
     // the module that made it.
-    let file = NonNull::new(unsafe { bindings::debugfs_lookup(now.as_char_ptr(), parent) });
+    let file =
+        NonNull::new(unsafe { bindings::debugfs_lookup(current_name.as_char_ptr(), parent) });
     let Some(file) = file else {
         return ENOENT.to_ptr();
     };
-    // SAFETY: The lookup has taken a reference, and found no negative dentry.
+    // SAFETY: The lookup has taken a reference, and the dentry is not a negative one.
     let file = unsafe { Dentry::from_counted(file) };
     let made = file.clone();
     // SAFETY: The engine keeps the buffer until `remove_buf_file()` has returned for its file, and

@@ -19,8 +19,8 @@ use kernel::sync::Arc;
 
 use super::listener::Listening;
 
-/// Refuses a client whose module is being unloaded: this module would keep the objects of such a
-/// client needlessly.
+/// Returns an error if the client's module is being unloaded: this module would otherwise keep the
+/// client's object until it is unloaded itself.
 pub(crate) fn check_not_unloading(client: &'static Location<'static>) -> Result {
     // The location is data of the calling module.
     match is_going(core::ptr::from_ref(client).addr()) {
@@ -29,14 +29,14 @@ pub(crate) fn check_not_unloading(client: &'static Location<'static>) -> Result 
     }
 }
 
-/// A client's handle of its object, which this module owns and drops when it is unloaded, if the
+/// A client's handle of its object. This module owns the object, and drops it when unloaded if the
 /// client has leaked the handle. The handle may be dropped in any context: in contexts that cannot
 /// sleep, a work item drops the object.
 ///
 /// # Invariants
 ///
-/// The pointer is valid until this is dropped: the object is in the list until then, or this module
-/// is unloaded, which it is only when no other module uses its code.
+/// The pointer is valid until this handle is dropped. The object is in the list until then, or until
+/// this module is unloaded, at which time no other module uses its code.
 pub(crate) struct Tracked<T: ClientObject + 'static> {
     object: NonNull<T>,
     _untrack: Deferred<Untrack>,

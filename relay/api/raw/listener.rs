@@ -22,8 +22,8 @@ pub type Listener = fn(bool) -> Result;
 ///
 /// # Invariants
 ///
-/// Unless `is_over` is set, the function's module is loaded: `module_notifier.rs` sets it before,
-/// and waits for a call in progress.
+/// Unless `is_over` is set, the function's module is loaded: `module_notifier.rs` sets `is_over`
+/// before the module is freed, and waits for a call in progress.
 #[pin_data]
 pub(crate) struct Listening {
     listener: Listener,
@@ -46,7 +46,7 @@ impl Listening {
     }
 
     /// Calls the function, unless its module is unloaded. Errors: the function's.
-    pub(crate) fn tell(&self, enabled: bool) -> Result {
+    pub(crate) fn notify(&self, enabled: bool) -> Result {
         let _calling = self.calling.lock();
         match self.is_over.load(Relaxed) {
             true => Ok(()),
