@@ -422,8 +422,8 @@ impl Buf {
         self.big.load(Relaxed)
     }
 
-    /// Records that a user has finished with `n` more sub-buffers. A lent sub-buffer is consumed when
-    /// its loan ends.
+    /// Records that a user has finished with `n` more sub-buffers. A lent sub-buffer is consumed
+    /// when its loan ends.
     pub(crate) fn consume(&self, n: usize) {
         let resets = self.resets.load(Acquire);
         loop {
@@ -451,7 +451,8 @@ impl Buf {
             let produced = self.abi.subbufs_produced.load(Acquire);
             let inside = self.inside.load(Acquire);
             let offset = self.abi.offset.load(Acquire);
-            // If the offset or the flag belongs to a later sub-buffer, this load sees a later count.
+            // If the offset or the flag belongs to a later sub-buffer, this load sees a later
+            // count.
             if self.abi.subbufs_produced.load(Relaxed) == produced {
                 let offset = match inside {
                     true => offset,

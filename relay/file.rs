@@ -89,8 +89,8 @@ impl FileOps for Buf {
             let len = chunk.len.min(to.left());
             let lent = to.lend(chunk.start.get(), len, index.get())?;
             let (next, _) = self.next_chunk(position.advance(lent));
-            // The result does not matter: the bytes are in the pipe, even if the client has reported
-            // their sub-buffer as consumed since.
+            // The result does not matter: the bytes are in the pipe, even if the client has
+            // reported their sub-buffer as consumed since.
             self.set_position(old, next);
             let start = self.geometry().start(self.geometry().index(next.consumed));
             to.end_at(start.get().saturating_add(next.bytes));

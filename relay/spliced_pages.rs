@@ -138,8 +138,9 @@ impl Loans {
                 }
             }
         }
-        // Either the writer sees this loan, or this loop sees the writer entering. The wait is short:
-        // the writer is on another CPU, with interrupts or preemption off, and calls no client code.
+        // Either the writer sees this loan, or this loop sees the writer entering. The wait is
+        // short: the writer is on another CPU, with interrupts or preemption off, and calls no
+        // client code.
         while self.entering.load(Acquire) {
             cpu_relax();
         }

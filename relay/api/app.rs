@@ -186,8 +186,8 @@ impl AppChannel {
         }
         self.disable();
         if let Some(channel) = channel {
-            // Waits for the writers: the C engine allows no write during a flush, and neither engine
-            // allows one from an NMI.
+            // Waits for the writers: the C engine allows no write during a flush, and neither
+            // engine allows one from an NMI.
             synchronize_rcu();
             channel.flush()?;
         }

@@ -131,8 +131,8 @@ impl<'a> Builder<'a> {
         Self { mode, ..self }
     }
 
-    /// Uses one buffer for all CPUs, with the records in the order of writing. Writers then wait for
-    /// each other.
+    /// Uses one buffer for all CPUs, with the records in the order of writing. Writers then wait
+    /// for each other.
     pub fn global(self) -> Self {
         Self {
             global: true,
@@ -255,9 +255,9 @@ impl Channel {
 
     /// Writes a record to the buffer of this CPU.
     ///
-    /// Context: any. A write that interrupts another write to the same channel on its CPU is dropped.
-    /// While another CPU writes to a global channel, a write to it is dropped in an NMI and within a
-    /// write to any global channel.
+    /// Context: any. A write that interrupts another write to the same channel on its CPU is
+    /// dropped. While another CPU writes to a global channel, a write to it is dropped in an NMI
+    /// and within a write to any global channel.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
         if !self.0.state.is_global() && with_irqs_off(|irqs| self.0.handle.append(data, irqs)) {

@@ -28,8 +28,8 @@ pub(crate) struct RchanBuf {
     pub(crate) start: *mut u8,
     /// Start of the current sub-buffer. Written by `Buf::switch()`, read by the inline writers.
     pub(crate) data: Atomic<*mut u8>,
-    /// Number of used bytes in the current sub-buffer. Written by the inline writers and by the owner of the
-    /// CPU in `Buf::switch()`; read by `Buf::view()`.
+    /// Number of used bytes in the current sub-buffer. Written by the inline writers and by the
+    /// owner of the CPU in `Buf::switch()`; read by `Buf::view()`.
     pub(crate) offset: Atomic<usize>,
     /// Written by `Buf::switch()` with release; pairs with the acquire in `Buf::view()`.
     pub(crate) subbufs_produced: Atomic<usize>,

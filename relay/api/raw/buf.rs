@@ -290,8 +290,8 @@ impl Room {
         let Some(to) = self.address(used.min(self.len), rest) else {
             return false;
         };
-        // SAFETY: `address()` has checked that `rest` bytes from there are within the room, and that
-        // it is still this object's, by the type invariant.
+        // SAFETY: `address()` has checked that `rest` bytes from there are within the room, and
+        // that it is still this object's, by the type invariant.
         unsafe { to.write_bytes(0, rest) };
         // Release: a reader that sees the offset sees the record.
         self.buf

@@ -35,8 +35,8 @@ pub(crate) fn check_not_unloading(client: &'static Location<'static>) -> Result 
 ///
 /// # Invariants
 ///
-/// The pointer is valid until this handle is dropped. The object is in the list until then, or until
-/// this module is unloaded, at which time no other module uses its code.
+/// The pointer is valid until this handle is dropped. The object is in the list until then, or
+/// until this module is unloaded, at which time no other module uses its code.
 pub(crate) struct Tracked<T: ClientObject + 'static> {
     object: NonNull<T>,
     _untrack: Deferred<Untrack>,
