@@ -47,7 +47,7 @@ impl From<NotSet> for Error {
     }
 }
 
-/// Returns an error where sleeping is not allowed, as in a handler.
+/// Returns [`Error::MustNotSleep`] in a context that cannot sleep, such as a handler.
 pub(crate) fn must_sleep() -> Result<(), Error> {
     match may_sleep() {
         true => Ok(()),

@@ -23,7 +23,7 @@ pub fn print(args: fmt::Arguments<'_>) {
     }
     with_text_buf(|buf| {
         let mut text = Text::new(buf);
-        // An error only means that the text was cut, or that a value could not be formatted.
+        // Ignores an error: the text was cut, or a value could not be formatted.
         let _ = fmt::Write::write_fmt(&mut text, args);
         handler::write(text.as_bytes());
     });
@@ -52,12 +52,12 @@ impl fmt::Write for Text<'_> {
         let fits = text.len().min(room.len());
         if let (Some(to), Some(from)) = (room.get_mut(..fits), text.as_bytes().get(..fits)) {
             to.copy_from_slice(from);
-            // No overflow: the text fits.
+            // Cannot overflow: the text fits.
             self.len += fits;
         }
         match fits == text.len() {
             true => Ok(()),
-            // No later text would fit either.
+            // Stops the formatting: the buffer is full.
             false => Err(fmt::Error),
         }
     }

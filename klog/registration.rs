@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::raw::handler::Handler;
 use crate::raw::handler::Owner;
 
-/// Registration of a handler. The handler gets messages while armed: until the registration is
-/// disarmed or dropped, or another handler replaces it.
+/// Registration of a handler. The armed handler gets messages until the registration is disarmed or
+/// dropped, or another handler replaces it.
 ///
-/// Dropping is allowed in any context. Where sleeping is not allowed, as in the handler, a work
-/// item does the rest: the handler is called until then.
+/// Dropping is allowed in any context. In contexts that cannot sleep, such as the handler, a work
+/// item removes the handler later; the handler may still be called until then.
 pub struct Registration<H: Handler> {
     owner: Deferred<Owner>,
     _handler: PhantomData<H>,
@@ -56,7 +56,7 @@ impl<H: Handler> Registration<H> {
         Ok(self.owner.arm_if_free::<H>()?)
     }
 
-    /// Makes `H` the current handler, replacing another. No effect on the current one.
+    /// Makes `H` the current handler, replacing another. Has no effect on the current one.
     ///
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`].
     pub fn arm(&self) -> Result<(), Error> {
@@ -64,8 +64,7 @@ impl<H: Handler> Registration<H> {
         Ok(self.owner.arm::<H>()?)
     }
 
-    /// Removes the current handler, if registered by this. Returns when no CPU executes the
-    /// handler.
+    /// Removes this handler if current, and waits until no CPU executes it.
     ///
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`].
     pub fn disarm(&self) -> Result<(), Error> {

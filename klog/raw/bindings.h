@@ -27,7 +27,7 @@ void ferro_klog_exit(void);
 /*
  * Returns KLOG_PRINTK_MAX bytes to format a message into, to be given back with
  * ferro_klog_text_put(). Returns NULL and counts the message as missed if it is logged while
- * another is formatted or taken.
+ * another message is being formatted or handled.
  */
 char *ferro_klog_text_get(void);
 void ferro_klog_text_put(void);

@@ -37,12 +37,13 @@ pub(crate) type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
 /// acquire in [`log`]: the handler sees all stores made before its registration.
 static HANDLER: Atomic<*mut c_void> = Atomic::new(core::ptr::null_mut());
 
-/// Held while the handler changes; has the last number that was given to an [`Owner`].
-static LAST: StaticMutex<u64> = static_mutex!(klog_rust_mutex, NO_OWNER);
+/// Mutex held while the handler changes. Has the number of the newest [`Owner`].
+static LAST_OWNER: StaticMutex<u64> = static_mutex!(klog_rust_mutex, NO_OWNER);
 
 /// Owner of the current handler. Changes with [`HANDLER`], under the lock.
 ///
-/// The function does not identify the owner: two owners with the same type have the same function.
+/// Needed as the function does not identify the owner: owners with the same handler type have the
+/// same function.
 static OWNER: Atomic<u64> = Atomic::new(NO_OWNER);
 
 /// Number for no handler, or a handler registered in C.
@@ -102,7 +103,8 @@ fn address(function: Option<KlogFn>) -> *mut c_void {
     })
 }
 
-/// Makes a function of C code the current handler, replacing the previous one; `None` removes it.
+/// Makes a C function the current handler, replacing the previous one; `None` only removes the
+/// previous one.
 ///
 /// # Safety
 ///
@@ -113,14 +115,15 @@ pub(crate) unsafe fn set(function: Option<KlogFn>) -> Result<(), NotSet> {
     unsafe { set_owned(function, NO_OWNER) }
 }
 
-/// Does the same as [`set`], for an owner. Errors: [`NotSet::ModuleGoes`].
+/// Makes a function the current handler of an owner, as [`set`] does. Errors:
+/// [`NotSet::ModuleGoes`].
 ///
 /// # Safety
 ///
 /// The rules of [`set`] apply.
 unsafe fn set_owned(function: Option<KlogFn>, owner: u64) -> Result<(), NotSet> {
     let new = address(function);
-    let lock = LAST.lock();
+    let lock = LAST_OWNER.lock();
     if is_going(new.addr()) {
         return Err(NotSet::ModuleGoes);
     }
@@ -135,21 +138,20 @@ unsafe fn set_owned(function: Option<KlogFn>, owner: u64) -> Result<(), NotSet> 
 
 /// Removes the current handler, regardless of its owner, and waits until no CPU executes it.
 pub(crate) fn clear() {
-    let lock = LAST.lock();
-    forget();
+    let lock = LAST_OWNER.lock();
+    clear_locked();
     drop(lock);
-    // Waits even if there was none: another task may just have removed it, without having waited
-    // yet.
+    // Waits even if there was none: another task may have removed the handler and not waited yet.
     synchronize_rcu();
 }
 
 /// Removes the handler if its code is in a module about to be unloaded, and waits until no CPU
 /// executes it. Returns true if it was in the module.
-pub(crate) fn clear_of(module: &Module) -> bool {
-    let lock = LAST.lock();
+pub(crate) fn clear_for_module(module: &Module) -> bool {
+    let lock = LAST_OWNER.lock();
     let is_left = module.contains(HANDLER.load(Relaxed).addr());
     if is_left {
-        forget();
+        clear_locked();
     }
     drop(lock);
     if is_left {
@@ -158,8 +160,8 @@ pub(crate) fn clear_of(module: &Module) -> bool {
     is_left
 }
 
-/// Removes the handler, without waiting for calls. The lock is held.
-fn forget() {
+/// Removes the handler without waiting for running calls. The caller holds the lock.
+fn clear_locked() {
     HANDLER.store(core::ptr::null_mut(), Relaxed);
     OWNER.store(NO_OWNER, Relaxed);
 }
@@ -177,16 +179,16 @@ pub(crate) struct Owner(u64);
 
 impl Owner {
     pub(crate) fn new() -> Self {
-        let mut last = LAST.lock();
+        let mut last = LAST_OWNER.lock();
         *last += 1;
         Self(*last)
     }
 
-    /// Makes `H` the current handler, unless there is another. Then the kernel's log names the
-    /// other one. Errors: [`NotSet::ModuleGoes`], [`NotSet::Occupied`].
+    /// Makes `H` the current handler, unless there is another, which is then named in the kernel's
+    /// log. Errors: [`NotSet::ModuleGoes`], [`NotSet::Occupied`].
     pub(crate) fn arm_if_free<H: Handler>(&self) -> Result<(), NotSet> {
         let new = address(Some(handle::<H>));
-        let lock = LAST.lock();
+        let lock = LAST_OWNER.lock();
         if is_going(new.addr()) {
             return Err(NotSet::ModuleGoes);
         }
@@ -198,30 +200,29 @@ impl Owner {
             return Err(NotSet::Occupied);
         }
         OWNER.store(self.0, Relaxed);
-        // For the function's lifetime see `arm()`. The handler replaces only itself, so there is no
-        // other handler to wait for.
+        // For the function's lifetime see `arm()`. The old handler is NULL or the same function, so
+        // there is none to wait for.
         HANDLER.xchg(new, Full);
         Ok(())
     }
 
     /// Makes `H` the current handler, replacing another. Errors: [`NotSet::ModuleGoes`].
     pub(crate) fn arm<H: Handler>(&self) -> Result<(), NotSet> {
-        // SAFETY: `handle()` keeps the rules of the structure. The module that names `H` has its
-        // code. If this is dropped before the module's unloading, `disarm()` removes the function
-        // and waits. If this has been forgotten, `ferro_klog_module_going()` does, by the
+        // SAFETY: `handle()` keeps the rules of the structure. Its code is in the module that names
+        // `H`. If this owner is dropped before that module is unloaded, `disarm()` removes the
+        // function and waits. If the owner was leaked, `ferro_klog_module_going()` does so, by the
         // function's address.
         unsafe { set_owned(Some(handle::<H>), self.0) }
     }
 
     /// Removes the handler if this owner has it, and waits until no CPU executes it.
     pub(crate) fn disarm(&self) {
-        let lock = LAST.lock();
+        let lock = LAST_OWNER.lock();
         if self.is_armed() {
-            forget();
+            clear_locked();
         }
         drop(lock);
-        // Waits in any case: another handler may have replaced it, and that caller may not have
-        // waited yet.
+        // Waits in any case: a caller that has replaced this handler may not have waited yet.
         synchronize_rcu();
     }
 

@@ -6,8 +6,8 @@
  * finishes before the interrupted code continues. Plain loads and stores that restore the old
  * values are therefore enough.
  *
- * A tracer may log, too, even from functions that format a message or take it. No function here is
- * traced before that nesting is noticed.
+ * A tracer may log, too, even from functions that format or handle a message. So functions here are
+ * not traced until they have detected such nesting.
  */
 #define pr_fmt(fmt) "klog: " fmt
 
@@ -31,7 +31,7 @@
 
 DEFINE_MUTEX(klog_rust_mutex);
 
-/* One for other contexts, one for an NMI in them, one for a machine check in the NMI. */
+/* One for contexts other than an NMI, one for an NMI, one for a machine check in the NMI. */
 #define KLOG_TEXTS	3
 
 struct klog_cpu {
@@ -49,7 +49,7 @@ notrace bool ferro_klog_enter(void)
 {
 	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
 
-	/* unregistering waits only for handlers that RCU sees */
+	/* unregistering waits only for handlers that run while RCU is watching */
 	if (READ_ONCE(cpu->busy) || !rcu_is_watching()) {
 		this_cpu_inc(klog_cpu.missed);
 		return false;
@@ -67,7 +67,7 @@ notrace void ferro_klog_exit(void)
 }
 EXPORT_SYMBOL_GPL(ferro_klog_exit);
 
-/* Returns the buffer of this context: other contexts, an NMI, or an NMI within an NMI. */
+/* Returns the index of this context's buffer: 0 outside of NMIs, 1 in an NMI, 2 in a nested NMI. */
 static __always_inline unsigned int text_of_context(void)
 {
 	return min_t(unsigned int, nmi_count() >> NMI_SHIFT, KLOG_TEXTS - 1);
@@ -78,7 +78,7 @@ notrace char *ferro_klog_text_get(void)
 	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
 	unsigned int texts = READ_ONCE(cpu->texts), own = text_of_context();
 
-	/* interrupts are off: only the message's formatter or handler gets here again */
+	/* set only if a handler or a formatter logs: interrupts are off */
 	if (texts & BIT(own)) {
 		this_cpu_inc(klog_cpu.missed);
 		return NULL;

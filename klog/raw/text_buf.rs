@@ -8,7 +8,7 @@
 use ferro_sys::cpu::with_irqs_off;
 use kernel::bindings;
 
-/// Length of the closing NUL of a text in C.
+/// Length of the NUL that ends a C string.
 const NUL: usize = 1;
 
 /// Calls `f` with a buffer of this CPU, with interrupts off. A message logged within `f` counts as
@@ -23,8 +23,8 @@ pub(crate) fn with_text_buf(f: impl FnOnce(&mut [u8])) {
         }
         let max = usize::try_from(bindings::KLOG_PRINTK_MAX).unwrap_or(NUL) - NUL;
         // SAFETY: The buffer is static per-CPU data of KLOG_PRINTK_MAX bytes, initialised with
-        // zeros. An NMI in between gets another one. `f` gets none, as this one is marked as in use
-        // until put.
+        // zeros. An NMI in between gets another buffer. A message logged within `f` gets none, as
+        // this buffer is marked as in use until the call below.
         f(unsafe { core::slice::from_raw_parts_mut(text.cast(), max) });
         // SAFETY: Gives back the buffer of the call above. Interrupts have been off since, so this
         // is the same CPU, and any NMI in between has given back its own buffer.
