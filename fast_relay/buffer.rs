@@ -84,10 +84,10 @@ impl Buffer {
         &self.memory
     }
 
-    /// Wakes waiting readers: their data may be there, or they can make room.
+    /// Wakes waiting readers: the data that they wait for may be complete, or they can make room.
     pub(crate) fn wake_readers(&self) {
-        // The barrier between the change of the writer's words and this look is in
-        // `Ring::reserve()`.
+        // `Ring::reserve()` has the barrier between the change of the writer's words and this
+        // check.
         if self.readers.is_active() {
             // Waking takes locks that the traced code may hold.
             self.readers.queue();
@@ -185,7 +185,7 @@ impl FileOps for Buffer {
         // words.
         barrier::smp_mb(barrier::Full);
         if !self.memory.is_due() {
-            self.memory.look_after();
+            self.memory.refresh_limit();
         }
         match self.memory.is_due() {
             true => events::IN | events::RDNORM,

@@ -29,7 +29,7 @@ use crate::registry;
 /// probe handler, the drop defers the close to a work item.
 pub struct Channel {
     pub(crate) state: ARef<Shared<ChannelState>>,
-    // Dropped last: it holds a reference to the other.
+    // Dropped after `state`: the last reference is then dropped where sleeping is allowed.
     _open: Deferred<Open>,
 }
 
@@ -38,8 +38,8 @@ struct Open(ARef<Shared<ChannelState>>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // The registry has it, unless opening failed, or the module that opened it was unloaded
-        // after it passed the handle to another module.
+        // Fails if opening failed, or if the module that opened the channel has passed this handle
+        // to another module and was unloaded since.
         let _ = registry::close(&raw const **self.0);
     }
 }

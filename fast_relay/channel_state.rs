@@ -39,7 +39,7 @@ pub(crate) struct ChannelState {
     lost_without_buffer: Atomic<u64>,
     /// An address in the client's code or data.
     client: usize,
-    /// Place of the buffers if the channel is persistent.
+    /// Claim on the memory that has the buffers, if the channel is persistent.
     claim: Option<MemoryClaim>,
 }
 
@@ -102,7 +102,7 @@ impl ChannelState {
         let buffer = Buffer::new(self.ring, cpu, self.claim.as_deref())?;
         let memory = buffer.memory().clone();
         let index = usize::try_from(cpu.get())?;
-        // First: a writer to the memory has to find the readers to wake.
+        // Before the publication: a writer has to find the readers that it wakes.
         if let Some(slot) = self.buffers.get(index) {
             slot.populate(buffer);
         }

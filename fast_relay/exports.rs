@@ -39,9 +39,9 @@ static_assert!(offset_of!(ChannelState, slots) == 0);
 ///
 /// `chan` was returned by `__relay_fast_open()` and has not been closed since.
 unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a ChannelState {
-    // SAFETY: The caller guarantees that `__relay_fast_open()` returned it, whose result is the
-    // structure that an `ChannelState` starts with, and that it is open: the registry keeps the
-    // `ChannelState` until it is closed.
+    // SAFETY: The caller guarantees that `__relay_fast_open()` has returned the pointer, which is
+    // to the structure that a `ChannelState` starts with. The caller also guarantees that the
+    // channel is open: until it is closed, the registry keeps the `ChannelState`.
     unsafe { &*chan.cast::<ChannelState>() }
 }
 
@@ -98,7 +98,8 @@ unsafe extern "C" fn __relay_fast_open(
             overwrite,
             text,
         )?;
-        // The structure is data of the module that it describes.
+        // The address identifies the owner: a `struct module` is data of the module that it
+        // describes.
         let state = ChannelState::new(
             ring,
             claim,

@@ -2,10 +2,10 @@
 
 //! Channels in memory that survives a reboot, and the data of earlier boots in it.
 //!
-//! Each named memory has two halves. A channel takes one. The other has the data of the last boot,
-//! which are readable in debugfs `ferrotrace_flight/NAME` until they are dropped. So nothing is
-//! copied during boot, and recording can start at once. If the kernel dies again before the data
-//! were read, the next channel overwrites the older half.
+//! Each named memory has two halves. A channel uses one half. The other half has the data of the
+//! last boot, which are readable in debugfs `ferrotrace_flight/NAME` until they are dropped. So
+//! nothing is copied during boot, and recording can start at once. If the kernel dies again before
+//! the data were read, the next channel overwrites the older half.
 //!
 //! Contexts: process, except [`dump`]. Locks: [`MEMORIES`], not within other locks.
 #![deny(unsafe_code)]
@@ -53,7 +53,7 @@ use crate::FastRelay;
 const DIR: &CStr = c"ferrotrace_flight";
 /// Name of the control file in it.
 const CONTROL: &CStr = c"control";
-/// Largest number of names on the kernel's command line.
+/// Maximum number of named memories that the kernel's command line can reserve.
 const NAMES: usize = 8;
 /// Longest line that the control file takes, in bytes: a command and a name.
 const LINE: usize = 32;
@@ -71,7 +71,7 @@ static MEMORIES: StaticMutex<Memories> = static_mutex!(
 /// The open channels in persistent memory, for [`dump`].
 static OPEN: [RcuSlot<Shared<OpenMemory>>; NAMES] = [const { RcuSlot::new() }; NAMES];
 
-/// Set after a panic: the seals of the panic are the last ones.
+/// Set by a panic, which makes the last seals.
 static PANICKED: Atomic<bool> = Atomic::new(false);
 
 struct Memories {
@@ -97,13 +97,13 @@ struct OldData {
     file: Option<File<Shared<Image>>>,
 }
 
-/// The half with the data.
+/// A half with data of an earlier boot.
 pub(crate) struct Image(Half);
 
 static IMAGE_FILE: FileTable<Shared<Image>> = FileTable::new(this_module::<FastRelay>());
 
 impl NodeOps for Image {
-    /// Refuses the open where lockdown denies traces to user space. Debugfs itself denies only
+    /// Refuses to open the file if lockdown denies traces to user space. Debugfs itself denies only
     /// files that can be written or mapped, such as channels' files.
     fn snapshot(&self) -> Result<Option<Self>> {
         if lockdown::forbids_traces() {
@@ -174,7 +174,7 @@ impl NamedMemory {
         Ok(named)
     }
 
-    /// Maps the half other than `used`, or an unused one of both if `used` is `None`.
+    /// Maps the half other than `used`, or any free half if `used` is `None`.
     ///
     /// Errors: -EAGAIN if it is in use, -ENOMEM.
     fn free_half(&self, used: Option<usize>) -> Result<Half> {
@@ -308,8 +308,8 @@ impl MemoryClaim {
                 drop(slot.replace(None));
             }
         }
-        // After that, so that this seal is the last. A channel that could not be opened is erased:
-        // the next boot must not take it for the channel of a crash.
+        // After the removal from `OPEN`, so that `dump()` makes no later seal. A channel without
+        // records is erased: the next boot must not take it for the channel of a crash.
         match (PANICKED.load(Relaxed), self.0.memory.is_blank()) {
             (true, _) => {}
             (false, true) => self.0.memory.erase(),
@@ -334,7 +334,8 @@ impl Drop for MemoryClaim {
     }
 }
 
-fn name_of(text: &[u8]) -> [u8; NAME_BYTES] {
+/// Returns a text as a header has it: cut or filled with NULs.
+fn padded_name(text: &[u8]) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     for (to, byte) in name.iter_mut().zip(text) {
         *to = *byte;
@@ -359,11 +360,12 @@ fn open(request: &Request<'_>) -> Result<(Ring, MemoryClaim)> {
         .map(|cpu| u64::from(cpu.get()) + 1)
         .max()
         .unwrap_or(1);
-    let least = match request.n_subbufs {
+    let min_subbufs = match request.n_subbufs {
         0 => 2,
         n_subbufs => n_subbufs,
     };
-    let ring = Ring::new(request.subbuf_size, least, request.overwrite).map_err(|_| EINVAL)?;
+    let ring =
+        Ring::new(request.subbuf_size, min_subbufs, request.overwrite).map_err(|_| EINVAL)?;
     let layout = match request.n_subbufs {
         0 => Layout::largest(
             request.subbuf_size,
@@ -399,8 +401,8 @@ fn open(request: &Request<'_>) -> Result<(Ring, MemoryClaim)> {
         overwrite: request.overwrite,
         format_bytes,
         format_crc: Crc::new().bytes(request.format).finish(),
-        name: name_of(request.name.to_bytes()),
-        release: name_of(&now.release),
+        name: padded_name(request.name.to_bytes()),
+        release: padded_name(&now.release),
     };
     let half = named.free_half(named.old.as_ref().map(|old| old.half))?;
     let memory = Shared::new(Ok(OpenMemory {
@@ -420,8 +422,8 @@ fn open(request: &Request<'_>) -> Result<(Ring, MemoryClaim)> {
 
 /// Computes the checksums of all written data, as the kernel panics or is about to restart or halt.
 ///
-/// Context: any. If interrupts are on, they are on between the steps, too: this may take seconds,
-/// during which other tasks run.
+/// Context: any. This may take seconds. If the caller has interrupts on, they stay on between the
+/// steps, so that other tasks can run.
 pub(crate) fn dump(reason: Reason) {
     let panicked = match reason {
         Reason::Panic => PANICKED.xchg(true, Full),
@@ -443,8 +445,8 @@ pub(crate) fn dump(reason: Reason) {
     }
 }
 
-/// Makes a file with the data that the last boot left in this memory. Errors: as for the look-up,
-/// -ENODATA if there are none.
+/// Makes a file with the data that the last boot has left in this memory. Errors: -ENODATA if there
+/// are none; otherwise as for [`Memories::look_up`].
 fn find(name: &CStr) -> Result {
     let mut memories = MEMORIES.lock();
     match memories.look_up(name)?.old {
@@ -460,8 +462,8 @@ fn drop_old(name: &CStr) -> Result {
     let named = memories.look_up(name)?;
     let half = named.old.as_ref().ok_or(ENODATA)?.half;
     if !named.is_open {
-        // Erases the data of the boot before the last, which would be found when this module is
-        // loaded again.
+        // Erases the other half, too: this module would otherwise find its older data when loaded
+        // again.
         named.free_half(Some(half))?.erase();
     }
     let old = named.old.take();
@@ -543,7 +545,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // The control file first, as its commands make more of the rest.
+        // The control file first: its commands add to the list.
         drop(self.control.take());
         let mut memories = MEMORIES.lock();
         let rest = (core::mem::take(&mut memories.list), memories.dir.take());

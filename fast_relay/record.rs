@@ -21,7 +21,7 @@ use crate::raw::ring::Data;
 use crate::raw::ring::Lost;
 use crate::raw::ring::OpenRecord;
 
-/// Error: the record was lost and counted. There is no room for it, or it does not fit in a
+/// Error: the record was lost and counted. There was no room for it, or it does not fit in a
 /// sub-buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
@@ -71,7 +71,7 @@ impl Channel {
     /// follow this one. It must not sleep: until it returns, readers do not see later records of
     /// the CPU, and records are lost once the buffer is full. With CONFIG_PREEMPT_COUNT and
     /// CONFIG_DEBUG_ATOMIC_SLEEP the kernel reports the sleep. If the task then runs on another
-    /// CPU, that is reported once, and the record's CPU is stopped to commit it.
+    /// CPU, that is reported once, and a thread of the record's CPU commits the record.
     #[inline]
     pub fn reserve(
         &self,
@@ -93,9 +93,9 @@ impl Channel {
         self.fill::<true>(kind, len, fill)
     }
 
-    /// Reserves a record with the time and `len` bytes of data, which `fill` puts at any offsets.
-    /// Bytes that `fill` leaves out keep the content of older records, so it should fill all.
-    /// Returns the result of `fill`.
+    /// Reserves a record with the time and `len` bytes of data, which `fill` writes at any offsets.
+    /// Bytes that `fill` leaves out keep the content of older records, so it should write all of
+    /// them. Returns the result of `fill`.
     ///
     /// `fill` runs as in [`Channel::reserve`].
     #[inline(always)]
@@ -111,7 +111,7 @@ impl Channel {
             Ok(open) => open,
             Err(preempt) => {
                 let open = self.state.reserve_slow(header, preempt)?;
-                open.known(slots, header).ok_or(Dropped)?
+                open.with_known_fields(slots, header).ok_or(Dropped)?
             }
         };
         let outcome = fill(&mut Placed(open.data()));
@@ -170,8 +170,8 @@ fn header<const T: bool>(kind: u16, len: usize) -> Header {
 }
 
 impl ChannelState {
-    /// Reserves a record that the fast path could not: the first record of a sub-buffer, one for
-    /// which a reader is to be woken, or one that is lost.
+    /// Reserves a record that the fast path could not: the first record of a sub-buffer, or one
+    /// that wakes a reader, or one that is lost.
     #[cold]
     pub(crate) fn reserve_slow(
         &self,

@@ -29,8 +29,8 @@ static CHANNELS: StaticMutex<KVec<ARef<Shared<ChannelState>>>> =
 pub(crate) fn open(state: &ARef<Shared<ChannelState>>) -> Result {
     let opened = try_open(state);
     if opened.is_err() {
-        // Without the locks: the removal of a file waits for its readers. Closing the buffers wakes
-        // readers that have opened one.
+        // Without the locks: the removal of a file waits for its readers. Closing a buffer wakes
+        // readers that have already opened its file.
         state.close();
     }
     opened
@@ -38,29 +38,29 @@ pub(crate) fn open(state: &ARef<Shared<ChannelState>>) -> Result {
 
 fn try_open(state: &ARef<Shared<ChannelState>>) -> Result {
     loop {
-        // Without a lock that other tasks need: buffers may have gigabytes.
-        wanted().try_for_each(|cpu| state.add_buffer(cpu))?;
+        // Holds no lock that other tasks need: allocating gigabytes of buffers takes long.
+        cpus_in_need().try_for_each(|cpu| state.add_buffer(cpu))?;
         match state.make_files() {
             // Debugfs is not ready yet; the files are made later.
             Err(e) if e == ENOENT && cpu::booting() => {}
             other => other?,
         }
-        // A CPU being brought up is not online yet and is not prepared again: wait for it.
+        // Waits for a CPU that is being brought up: it was prepared before, and is not online yet.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
         if is_going(state.client()) {
             return Err(ESHUTDOWN);
         }
-        if wanted().all(|cpu| state.buffer(cpu).is_some()) {
+        if cpus_in_need().all(|cpu| state.buffer(cpu).is_some()) {
             return Ok(channels.push(state.clone(), GFP_KERNEL)?);
         }
         // A CPU was brought up since.
     }
 }
 
-/// Returns the CPUs that need a buffer now. During boot these are all possible CPUs: their bring-up
-/// is not reported then.
-fn wanted() -> impl Iterator<Item = CpuId> {
+/// Returns the CPUs that need a buffer now: the online ones. During boot all possible CPUs do, as
+/// their bring-up is not reported then.
+fn cpus_in_need() -> impl Iterator<Item = CpuId> {
     let booting = cpu::booting();
     Iterator::chain(
         cpu::possible().filter(move |_| booting),

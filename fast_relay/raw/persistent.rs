@@ -49,7 +49,7 @@ pub(crate) struct Half(Arc<PageBuf>);
 impl Half {
     /// Maps a part of reserved memory. Errors: as for [`PageBuf::of_reserved`].
     pub(crate) fn map(reserved: &Reserved, at: usize, bytes: usize) -> Result<Self> {
-        // INVARIANT: The claim on it is new, and so is the object.
+        // INVARIANT: The claim on the part is new, so it has no other owner.
         let buf = PageBuf::of_reserved(reserved, at, bytes)?;
         Ok(Self(Arc::new(buf, GFP_KERNEL)?))
     }
@@ -125,7 +125,7 @@ pub(crate) struct Progress {
 }
 
 impl PersistentMem {
-    /// Prepares a half for a new channel, without its header. Erases the old data.
+    /// Erases the old data of a half and prepares it for a new channel, without a header yet.
     ///
     /// Context: process; sleeps. Errors: -EINVAL if `header` and `format` do not fit, -ENOMEM,
     /// -EINTR if the task is being killed.
@@ -152,8 +152,8 @@ impl PersistentMem {
         Ok(new)
     }
 
-    /// Writes the header. Called when nothing can fail any longer: without a header, the next boot
-    /// finds nothing here.
+    /// Writes the header: from it the next boot finds the channel. Called as the last step, after
+    /// which nothing can fail.
     pub(crate) fn publish(&self, header: &Header) {
         let copy = header.encode();
         (0..)
@@ -174,7 +174,7 @@ impl PersistentMem {
         }
     }
 
-    /// Returns the memory of a CPU's buffer, zeroed, for the caller alone.
+    /// Returns the memory of a CPU's buffer, zeroed, for the caller's exclusive use.
     ///
     /// Errors: -EBUSY if it has been given out before, -EINVAL if the CPU has no place, -ENOMEM.
     pub(crate) fn buffer(&self, cpu: CpuId) -> Result<PageBuf> {
@@ -207,8 +207,8 @@ impl PersistentMem {
     /// everything to memory. Split into steps, as the memory may have gigabytes. Returns true if
     /// there is more to do.
     ///
-    /// Context: any. `progress` is the result of the steps before, or new. If it belongs to another
-    /// channel, this does nothing.
+    /// Context: any. `progress` is new, or was passed to the previous step. If it belongs to
+    /// another channel, this does nothing.
     pub(crate) fn seal_some(&self, progress: &mut Progress, reason: Reason) -> bool {
         let this = (self.memory.base().addr().get(), self.opening);
         if *progress.of.get_or_insert(this) != this {

@@ -4,7 +4,7 @@
 //!
 //! A buffer is a [`RingMem`]: the control page, the reader's page, and the data, as in
 //! `<linux/ferrotrace_relay.h>`. [`RingSlots`] points each CPU to its own buffer. Only that CPU
-//! changes the words of the control page, through [`OpenRecord`] and [`RingMem::look_after`].
+//! changes the words of the control page, through [`OpenRecord`] and [`RingMem::refresh_limit`].
 //!
 //! Contexts: allocation in process context; writing in any, NMI included. No locks.
 
@@ -110,7 +110,7 @@ mod local {
     }
 }
 
-/// A word of a [`RingMem`]'s control page.
+/// Returns a word of a [`RingMem`]'s control page as an atomic.
 macro_rules! ctl_word {
     ($memory:expr, $field:ident) => {
         // SAFETY: By the type invariant the control page is valid as long as the memory is
@@ -141,8 +141,8 @@ pub(crate) struct RingMem {
     memory: PageBuf,
     ring: Ring,
     cpu: CpuId,
-    /// Start of the last padding of each sub-buffer. Written by `cpu` before the data after it are
-    /// complete.
+    /// Start of the newest padding in each sub-buffer. Written by `cpu` before the data after the
+    /// padding are complete.
     padded: KVVec<Atomic<u64>>,
 }
 
@@ -287,7 +287,7 @@ impl RingMem {
 
     /// Returns true if the data after `position` were not overwritten while they were read.
     pub(crate) fn is_kept(&self, position: u64) -> bool {
-        // Orders the reads of the data before this look.
+        // Orders the reads of the data before the load of the position.
         barrier::smp_mb(barrier::Read);
         self.ring.kept(self.reserve().position()) <= position
     }
@@ -301,7 +301,7 @@ impl RingMem {
     /// point unnoticed ([`Ring::limit_is_late`]).
     ///
     /// Context: process; sleeps. Not from a CPU hotplug callback.
-    pub(crate) fn look_after(&self) {
+    pub(crate) fn refresh_limit(&self) {
         if !self.ring.limit_is_late(self) {
             return;
         }
@@ -310,16 +310,16 @@ impl RingMem {
         HotplugOff::new().call_on(self.cpu, &|| {
             // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU
             // is offline, and stays so while `HotplugOff` exists. The buffer has no other CPU.
-            self.ring.look_after(&unsafe { Local::new(self) });
+            self.ring.refresh_limit(&unsafe { Local::new(self) });
         });
     }
 }
 
 impl RingMem {
-    /// Commits a complete record of this buffer, on the CPU that writes it.
+    /// Commits a complete record of this buffer, on the buffer's CPU.
     ///
     /// Context: process; sleeps. Not from a CPU hotplug callback.
-    fn count_out(&self) {
+    fn commit_on_its_cpu(&self) {
         HotplugOff::new().call_on(self.cpu, &|| {
             // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU
             // is offline, and stays so while `HotplugOff` exists. The buffer has no other CPU.
@@ -467,7 +467,7 @@ impl LocalWords for Local<'_> {
     }
 }
 
-/// Control page of CPUs without a buffer: no record passes its limit.
+/// Control page for CPUs without a buffer. Its limit lets no record pass.
 #[repr(transparent)]
 struct NoBuffer(Ctl);
 // SAFETY: It is all zeros and never written: no record passes a limit of 0, so the exchange in

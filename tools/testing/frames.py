@@ -43,7 +43,7 @@ ROOTS = [
 # after a writer has slept, and KUnit tests.
 OFF_PATH = [
     r"hook::points::(ModuleEvent|CpuPrepare|x86::Trampoline)",
-    r"::(commit_elsewhere|count_out)$",
+    r"::(commit_elsewhere|commit_on_its_cpu)$",
     r"::(tests|suite)::",
 ]
 

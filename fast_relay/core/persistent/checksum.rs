@@ -2,9 +2,9 @@
 
 //! Checksums of a CPU's buffer, made when writing ends, or is about to end.
 //!
-//! Each sub-buffer has an entry with the positions at which its bytes begin and end, and their
-//! checksum. The head has the words of the control page. An entry for other positions than the
-//! present ones of a sub-buffer is outdated, and is ignored.
+//! A seal has a head and an entry for each sub-buffer. The head has the words of the control page.
+//! An entry has the start and end positions of the sub-buffer's bytes, and their checksum. If the
+//! sub-buffer now has other positions, its entry is outdated and ignored.
 
 use super::ctl;
 use super::Crc;
@@ -78,7 +78,7 @@ pub struct Entry {
     pub crc: u32,
 }
 
-fn checked(words: &[u64]) -> u32 {
+fn crc_of(words: &[u64]) -> u32 {
     words
         .iter()
         .fold(Crc::new(), |crc, word| crc.word(*word))
@@ -96,14 +96,14 @@ impl Head {
             self.overwritten,
             reason,
         ];
-        words[5] |= u64::from(checked(&words)) << 32;
+        words[5] |= u64::from(crc_of(&words)) << 32;
         words
     }
 
     fn from_words(mut words: [u64; HEAD_WORDS]) -> Option<Self> {
         let crc = words[5] >> 32;
         words[5] &= u64::from(u32::MAX);
-        if words[0] != MAGIC || crc != u64::from(checked(&words)) {
+        if words[0] != MAGIC || crc != u64::from(crc_of(&words)) {
             return None;
         }
         Some(Self {
@@ -126,7 +126,7 @@ impl Head {
 impl Entry {
     fn to_words(self) -> [u64; ENTRY_WORDS] {
         let mut words = [self.start, self.end, u64::from(self.crc)];
-        words[2] |= u64::from(checked(&words)) << 32;
+        words[2] |= u64::from(crc_of(&words)) << 32;
         words
     }
 
@@ -138,10 +138,11 @@ impl Entry {
             end: words[1],
             crc: u32::try_from(words[2]).ok()?,
         };
-        (check == u64::from(checked(&words)) && entry.start < entry.end).then_some(entry)
+        (check == u64::from(crc_of(&words)) && entry.start < entry.end).then_some(entry)
     }
 
-    /// Loads the entry for the sub-buffer that contains this position, of any round.
+    /// Loads the entry for the sub-buffer that contains this position. The entry may be for an
+    /// earlier round of the ring.
     pub fn load<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
@@ -199,7 +200,7 @@ pub struct Sealing {
     head: Head,
     /// Start of the present sub-buffer.
     start: u64,
-    /// Position in it up to which `crc` is computed.
+    /// End of the bytes in it that `crc` covers.
     at: u64,
     crc: Crc,
     /// End of all sub-buffers.
@@ -210,8 +211,8 @@ impl Sealing {
     /// Maximum number of bytes of a step.
     pub const STEP: u64 = 1 << 16;
 
-    /// Reads the CPU's write position. If the CPU may still write, records that it is writing are
-    /// left out.
+    /// Begins the seal at the CPU's present write position. If the CPU may still write, leaves out
+    /// the records that it is writing.
     pub fn begin<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
@@ -245,8 +246,8 @@ impl Sealing {
     /// Continues the checksums, by [`Self::STEP`] bytes at most. Returns true when the seal is
     /// complete.
     ///
-    /// Context: any. Sub-buffers that the CPU enters again between the steps have no valid
-    /// checksum.
+    /// Context: any. If the CPU enters a sub-buffer again between the steps, its checksum is not
+    /// valid.
     pub fn step<M: MemoryMut + ?Sized>(&mut self, memory: &M, layout: &Layout) -> bool {
         let stop = self.end.min(self.start + layout.ring().subbuf_size());
         let until = stop.min(self.at + Self::STEP);

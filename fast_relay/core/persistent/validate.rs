@@ -2,11 +2,11 @@
 
 //! Validation of a recovered per-CPU buffer.
 //!
-//! For a sub-buffer with a seal, its checksum decides. Other bytes have to be consecutive records
+//! Sealed bytes are valid if they match their checksum. Other bytes have to be consecutive records
 //! from the start of a sub-buffer to its end, or to the write position.
 //!
-//! Records that were being written at the end are not shown. Their number is in the control page.
-//! Those that a client was writing in place have a mark ([`OPEN`]). If not all of them have the
+//! Records that were being written when the kernel died are not shown. The control page has their
+//! number. Those whose header had been written have the mark [`OPEN`]. If not all of them have the
 //! mark, nothing after the last complete position is certain.
 
 use super::checksum::checksum;
@@ -27,7 +27,7 @@ use crate::ring::OPEN;
 use crate::ring::PADDING;
 use crate::ring::TIMED;
 
-/// Maximum step back of the clock between two records: it may step back while it is being adjusted.
+/// Maximum step back of the clock between two records, as while the clock is being adjusted.
 const CLOCK_SLACK_NS: u64 = 1_000_000;
 
 /// Reason why bytes are not shown as records.
@@ -40,9 +40,9 @@ pub enum Why {
     /// The record's time is before the opening of the channel, or before the previous record's
     /// time.
     Time,
-    /// A record that was being written.
+    /// The record was being written.
     Open,
-    /// An unknown record among them was being written.
+    /// One or more records among the bytes were being written, at unknown positions.
     Unknown,
 }
 
@@ -202,7 +202,8 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
             || reserve.position() < head.reserve.position()
             || (same && self.word(ctl::COMMITTED) < head.committed)
             || (!same && (head.reason.is_final() || self.contradicts(reserve, head.reserve)));
-        // Only the control page covers records after a seal for which other CPUs did not wait.
+        // A CPU that was not stopped may have written after the seal; only its control page covers
+        // such records.
         let (reserve, committed, lost, overwritten) = match same || bad_ctl {
             true => (head.reserve, head.committed, head.lost, head.overwritten),
             false => (
@@ -229,8 +230,8 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
             && reserve.position() < 1 << 61
     }
 
-    /// Returns true if sealed bytes are intact although a writer at `reserve` would have
-    /// overwritten them.
+    /// Returns true if `reserve` contradicts the seal: sealed bytes are intact that a writer at
+    /// `reserve` would have overwritten.
     fn contradicts(&self, reserve: Word, sealed: Word) -> bool {
         let mut start = self.ring().kept(sealed.position());
         let kept = self.ring().kept(reserve.position());
@@ -254,7 +255,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         entry.crc == checksum(self.memory, self.layout, self.cpu, entry.start, entry.end)
     }
 
-    /// Returns the position up to which the records being written are known.
+    /// Returns the end of the bytes whose unfinished records are known.
     fn certain(&self, found: &Found, committed: u64) -> u64 {
         let position = found.reserve.position();
         let in_flight = found.reserve.in_flight();
@@ -355,7 +356,7 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
             };
             let next = position + header.bytes();
             let why = match header.flags & OPEN {
-                0 => self.bad_time(position, header, sealed, previous),
+                0 => self.check_time(position, header, sealed, previous),
                 _ => Some(Why::Open),
             };
             if why.is_some() {
@@ -369,8 +370,8 @@ impl<M: Memory + ?Sized> Buffer<'_, M> {
         flush(from, position, records, None);
     }
 
-    /// Returns true if the time of a record without a valid checksum is impossible.
-    fn bad_time(
+    /// Returns [`Why::Time`] if the time of a record without a valid checksum is impossible.
+    fn check_time(
         &self,
         position: u64,
         header: Header,

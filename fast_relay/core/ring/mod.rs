@@ -132,8 +132,8 @@ impl Ring {
         self.ceil(reserved).saturating_sub(self.size)
     }
 
-    /// Returns the number of unread bytes, in whole words, for which a reader with `watermark`
-    /// waits.
+    /// Returns the number of unread bytes, in whole words, that a reader with `watermark` waits
+    /// for.
     fn wanted(&self, watermark: u64) -> u64 {
         watermark.min(self.size / 2).next_multiple_of(8)
     }
@@ -141,7 +141,7 @@ impl Ring {
     /// Returns the position from which on a reader at `consumed` has to be woken.
     ///
     /// Without a watermark that is the end of its sub-buffer.
-    fn trip(&self, consumed: u64, watermark: u64) -> u64 {
+    fn wake_position(&self, consumed: u64, watermark: u64) -> u64 {
         match self.wanted(watermark) {
             0 => self.floor(consumed).wrapping_add(self.subbuf_size),
             // Positions are whole words, for any values of user space.

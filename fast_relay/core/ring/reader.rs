@@ -90,18 +90,18 @@ impl Ring {
     pub fn is_due<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
         let consumed = words.consumed().min(reserved);
-        let due = self.trip(consumed, words.watermark()) <= reserved;
+        let due = self.wake_position(consumed, words.watermark()) <= reserved;
         due || (words.stalled() != 0 && consumed != reserved)
     }
 
     /// Returns true if the writer would pass the wake-up position of the reader unnoticed, so that
-    /// [`Ring::look_after`] has to be called on the writer's CPU.
+    /// [`Ring::refresh_limit`] has to be called on the writer's CPU.
     ///
     /// Returns false if the reader reads everything and requests the same amount as before: the
     /// writer expects that.
     pub fn limit_is_late<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
-        let trip = self.trip(words.consumed().min(reserved), words.watermark());
-        words.limit() >= Word::new(trip, 0).0
+        let wake_at = self.wake_position(words.consumed().min(reserved), words.watermark());
+        words.limit() >= Word::new(wake_at, 0).0
     }
 }

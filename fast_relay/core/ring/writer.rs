@@ -128,8 +128,8 @@ impl Ring {
             let wake = self.stall(words, position);
             return Err(Refused::Full { wake });
         }
-        // Not after the exchange: a context that interrupts there may be refused, and that is the
-        // later event.
+        // Before the exchange: a context that interrupts after it may be refused, and this must not
+        // overwrite its value.
         words.set_stalled(0);
         Ok(Grant {
             start: next,
@@ -145,14 +145,14 @@ impl Ring {
     /// reader has to be woken. A reader that was woken before is not woken again until it has read
     /// all that was available then, since it does not sleep before that.
     fn stall<W: LocalWords>(&self, words: &W, position: u64) -> bool {
-        let told = words.stalled();
-        if told == position + 1 {
+        let stalled = words.stalled();
+        if stalled == position + 1 {
             return false;
         }
         words.set_stalled(position + 1);
         // As in `update_limit`: before loading the reader's words, and the state of its queue.
         words.fence();
-        told == 0 || words.consumed() >= told - 1
+        stalled == 0 || words.consumed() >= stalled - 1
     }
 
     /// Returns true if the sub-buffer at `next` can be entered.
@@ -172,8 +172,8 @@ impl Ring {
         // User space writes the reader's page: it may claim more than has been written.
         let consumed = words.consumed();
         let read = match consumed >= old.position() {
-            // Everything has been read, so the padding that is added now counts as read. Older
-            // padding does not: the reader is before it, and is going to read it.
+            // Everything has been read, so the padding that is added now counts as read, too. A
+            // reader that is further behind has yet to pass it.
             true => next,
             false => consumed,
         };
@@ -211,9 +211,9 @@ impl Ring {
         self.update_limit(words, old.position(), position)
     }
 
-    /// Sets the limit for the reader's present request. Called on the CPU that owns the buffer,
-    /// when no task there is in the middle of a reserve.
-    pub fn look_after<W: LocalWords>(&self, words: &W) {
+    /// Sets the limit for the reader's present request. Runs on the CPU that owns the buffer, while
+    /// no task there is in the middle of a reserve.
+    pub fn refresh_limit<W: LocalWords>(&self, words: &W) {
         let word = words.reserve();
         if word.in_flight() == 0 {
             self.advance_committed(words, word.position());
@@ -233,43 +233,42 @@ impl Ring {
         let stop = self.stop(words.committed(), position, asked.0.min(position), asked.1);
         // One before the position to stop at: a record that ends right there fills the sub-buffer.
         words.set_limit(Word::limit_at(stop.saturating_sub(1)));
-        // The reader stores its words, queues itself, and loads the state or has `look_after`
+        // The reader stores its words, queues itself, and loads the state or has `refresh_limit`
         // called. So either the reader finds its data, or the writer finds the request. The same
         // barrier is between the reserve and the caller's check of the queue.
         words.fence();
         let now = (words.consumed(), words.watermark());
-        // The sub-buffer was entered during another record. The first record that finds nothing in
-        // flight has to take the slow path, which then knows that everything before it is complete.
-        // Otherwise the next record that enters a sub-buffer during another would find no room.
+        // True if the sub-buffer was entered during another record. Then the first record that
+        // finds nothing in flight has to take the slow path, which advances `committed`. Otherwise
+        // the next record that enters a sub-buffer during another one would find no room.
         let behind = words.committed() < self.floor(position.saturating_sub(1));
         if now != asked || behind {
-            // Does not retry, as user space could repeat this without end: the next reserve calls
-            // this again.
+            // Sends the next reserve to the slow path, which calls this again. A loop here could be
+            // kept running by user space.
             words.set_limit(Word::limit_at(position));
         }
         // A context that interrupted this one may have advanced past a reader's newest request.
         let reserved = words.reserve().position();
-        let trip = self.trip(now.0.min(reserved), now.1);
-        old < trip && trip <= reserved
+        let wake_at = self.wake_position(now.0.min(reserved), now.1);
+        old < wake_at && wake_at <= reserved
     }
 
-    /// Returns the position up to which a writer at `position` needs no slow path, which may be
-    /// `position`.
+    /// Returns the next position at which a writer, now at `position`, needs the slow path. It may
+    /// be `position` itself.
     fn stop(&self, committed: u64, position: u64, consumed: u64, watermark: u64) -> u64 {
-        let (end, trip) = (self.ceil(position), self.trip(consumed, watermark));
+        let (end, wake_at) = (self.ceil(position), self.wake_position(consumed, watermark));
         let wanted = self.wanted(watermark);
-        if trip > position {
-            return end.min(trip);
+        if wake_at > position {
+            return end.min(wake_at);
         }
-        // The reader has been woken. A reader that is further behind does not wait for single
-        // records.
+        // The reader has been woken. If it is further behind, it does not wait for single records.
         if wanted == 0 || position - consumed >= self.subbuf_size {
             return end;
         }
         // The reader is going to read the complete data and to request the same amount again. The
-        // limit is set in advance, so that `limit_is_late` does not stop this CPU each time.
+        // limit is set in advance; otherwise `limit_is_late` would stop this CPU at each request.
         let again = (committed.max(consumed) & !7).wrapping_add(wanted);
-        // From the next record on, if it has passed that, too.
+        // If the writer has passed that position, too, the limit is the next record.
         end.min(again.max(position + 8))
     }
 }

@@ -43,8 +43,8 @@ pub(crate) enum Lost {
 
 /// A record being written, on the CPU that reserved it.
 ///
-/// Readers see it with header, time and data once it is committed. A record that is dropped before
-/// stays open: readers see neither it nor later records.
+/// Readers see its header, time and data once it is committed. A record that is dropped uncommitted
+/// stays open: readers see neither this record nor later ones.
 ///
 /// # Invariants
 ///
@@ -100,11 +100,12 @@ impl<'a> OpenRecord<'a> {
         }
     }
 
-    /// Returns the same record with fields that the compiler knows, as after
-    /// [`OpenRecord::reserve`]: all fields stay in registers, and constants are not recomputed at
-    /// each hit. Returns `None`, and leaves the record open, if the arguments do not match.
+    /// Returns the same record, with the arguments as its fields. The compiler then knows them as
+    /// it does after [`OpenRecord::reserve`]: they stay in registers, and constants are not
+    /// recomputed at each hit. Returns `None`, and leaves the record open, if the arguments do not
+    /// match.
     #[inline(always)]
-    pub(crate) fn known(self, slots: &'a RingSlots, header: Header) -> Option<Self> {
+    pub(crate) fn with_known_fields(self, slots: &'a RingSlots, header: Header) -> Option<Self> {
         let is_it = self.header == header && core::ptr::eq(self.slots, slots);
         // INVARIANT: The fields have the same values.
         is_it.then_some(Self {
@@ -114,8 +115,8 @@ impl<'a> OpenRecord<'a> {
         })
     }
 
-    /// Reserves a record that [`OpenRecord::reserve`] could not. The flag says if a reader may have
-    /// to be woken.
+    /// Reserves a record that [`OpenRecord::reserve`] could not. The returned flag is true if a
+    /// reader may have to be woken.
     pub(crate) fn reserve_slow(
         slots: &'a RingSlots,
         header: Header,
@@ -170,7 +171,8 @@ impl<'a> OpenRecord<'a> {
         open
     }
 
-    /// Writes a record with this header and this data on the fast path; as [`OpenRecord::reserve`].
+    /// Writes a record with this header and this data on the fast path. Fails without an effect as
+    /// [`OpenRecord::reserve`] does.
     #[inline(always)]
     pub(crate) fn write(
         slots: &'a RingSlots,
@@ -285,7 +287,7 @@ impl<'a> OpenRecord<'a> {
         self.record
     }
 
-    /// Shows the record to readers.
+    /// Makes the record visible to readers.
     ///
     /// A writer that has slept, against the rules, may be on another CPU now. Then the record's CPU
     /// commits it, and this sleeps until then.
@@ -335,7 +337,7 @@ impl<'a> OpenRecord<'a> {
         open.complete();
         drop(open);
         if let (true, Some(memory)) = (may_sleep(), cpu.and_then(|cpu| slots.memory(cpu))) {
-            memory.count_out();
+            memory.commit_on_its_cpu();
         }
     }
 
@@ -457,7 +459,7 @@ mod suite {
 
     /// Simulates a writer that has slept and is on another CPU now: once for each CPU.
     #[test]
-    fn a_record_of_another_cpu_is_counted_out_there() -> Result {
+    fn a_record_of_another_cpu_is_committed_there() -> Result {
         let slots = slots()?;
         for cpu in cpu::online() {
             let memory = slots.memory(cpu).ok_or(EIO)?;
@@ -491,7 +493,7 @@ mod suite {
     /// The record stays open in a context that cannot sleep.
     #[cfg(CONFIG_PREEMPT_COUNT)]
     #[test]
-    fn another_cpu_does_not_count_a_record_out() -> Result {
+    fn another_cpu_does_not_commit_a_record() -> Result {
         let (slots, others) = (slots()?, slots()?);
         let _here = PreemptOff::new();
         assert!(reserve(&slots).map(OpenRecord::commit).is_ok());

@@ -243,7 +243,7 @@ fn the_limit_is_there_before_the_reader_asks() {
         let ring = Ring::new(4096, 4, false).unwrap();
         let words = Cells::of(ring);
         words.watermark.set(watermark);
-        ring.look_after(&words);
+        ring.refresh_limit(&words);
         for _ in 0..ROUNDS {
             assert!(!ring.is_due(&words) && !ring.limit_is_late(&words));
             let mut woken = false;

@@ -207,7 +207,7 @@ impl Sim {
         // The writer does not pass a waiting reader unnoticed.
         let due = self.ring.is_due(&self.words);
         if !due && self.ring.limit_is_late(&self.words) {
-            self.ring.look_after(&self.words);
+            self.ring.refresh_limit(&self.words);
             assert!(!self.ring.limit_is_late(&self.words));
         }
     }

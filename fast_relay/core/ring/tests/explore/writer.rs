@@ -142,7 +142,7 @@ impl Machine<'_> {
     fn serve(&self) {
         self.point();
         if self.request.get() {
-            self.ring.look_after(self);
+            self.ring.refresh_limit(self);
             self.request.set(false);
         }
     }
@@ -166,7 +166,7 @@ impl Machine<'_> {
             assert_ne!(self.theirs.load_own(QUEUED), 0, "the reader does not sleep");
             let watermark = self.theirs.load_own(machine::WATERMARK);
             assert!(
-                self.ring.trip(consumed, watermark) > reserved,
+                self.ring.wake_position(consumed, watermark) > reserved,
                 "sleeps although there is enough"
             );
             assert!(
