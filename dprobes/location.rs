@@ -26,10 +26,13 @@ pub(crate) enum Location {
 }
 
 impl Location {
-    /// Makes the location of a point of a program with this kind and name. Errors: -ENOMEM.
+    /// Makes the location of a point of a program with this kind and name. Errors: -ENOMEM, -EINVAL
+    /// for a name that is not UTF-8.
     pub(crate) fn new(kind: ModuleKind, name: &CStr, point: &PointRef<'_>) -> Result<Self> {
         let offset = point.point.offset;
         let symbol = point.symbol;
+        // A C string is formatted with escapes for what is not ASCII, which no file has as its name.
+        let name = name.to_str().map_err(|_| EINVAL)?;
         Ok(match kind {
             _ if point.point.is_later => Self::Later,
             _ if point.point.is_absolute => Self::Address(offset),
