@@ -7,7 +7,7 @@ unload
 cat $dir/cpu0 $dir/dropped $dir/cpu0.padding >/dev/null
 refused load
 rmmod ferrotrace_relay
-says "nobody has closed"
+says "that a client has leaked"
 refused [ -e $dir ]
 rmmod rust_relay
 insmod "$FERROTRACE_KDIR/kernel/ferrotrace/rust_relay.ko"
