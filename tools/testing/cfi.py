@@ -25,7 +25,7 @@ EXPECTED = {
     "__gcov_merge_": "compilers store their addresses, which say what counters are",
     "jkernel_clone": "the handler of a jprobe, which assembly calls as the probed function was called",
     "5calls5suite5never": "a test's handler of ftrace goes on there",
-    "3hit5fault": "handlers of faults are clients', and the kernel itself has none: the selftests' module has",
+    "11TrapHandler5fault": "handlers of faults are clients', and the kernel itself has none: the selftests' module has",
     "12Surroundings5exits": "inlined where it is called, with what it calls",
 }
 
