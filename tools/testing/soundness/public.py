@@ -44,7 +44,7 @@ SYS = [
 EXCEPT = set("""
     Alter Untraceable untraceable EnginePromise register_engine return_early set_argument set_register set_return_value
     Spec Param Open Hook declare_hook! hook_is_active! field_at from_register Argument
-    as_ptr first_ref rename MmapRequest UserDst::copy UserDst::copy_some UserDst::commit
+    as_ptr first_ref rename FileOps MmapRequest UserDst::copy UserDst::copy_some UserDst::commit
 """.split())
 
 KIND = r"(?:fn|struct|enum|trait|const|type)"
