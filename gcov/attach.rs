@@ -35,7 +35,7 @@ impl Receiver for Engine {
         registry::take(object) == Offer::Done
     }
 
-    fn gone(module: ModuleId) {
+    fn module_going(module: ModuleId) {
         registry::module_going(module);
     }
 

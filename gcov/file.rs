@@ -3,8 +3,8 @@
 //! A file's contents: the loaded objects with its name, and the kept counters of unloaded ones.
 //!
 //! Several objects have one name if several modules include a source file, or if a module is loaded
-//! again. The file has the sum of their counters, as far as they are of one compilation: the
-//! compilation of the first object.
+//! again. The file has the sum of the counters of all objects that are of the first object's
+//! compilation.
 //!
 //! Contexts: process; sleeps. Locks: the file's mutex, then an owner's.
 #![deny(unsafe_code)]
@@ -41,24 +41,24 @@ pub(crate) struct File {
 
 struct State {
     loaded: Objects,
-    /// Contents kept from unloaded objects. They fit the first loaded object.
+    /// Contents kept from unloaded objects, of the same compilation as the first loaded object.
     kept: Option<KBox<KVVec<u8>>>,
 }
 
-/// State of a file after a module was unloaded.
+/// Result of removing objects or contents from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// Objects or kept contents remain.
-    Something,
+pub(crate) enum Usage {
+    /// The file still has objects or kept contents.
+    InUse,
     /// The file is empty and has to be removed.
-    Nothing,
+    Empty,
 }
 
 fn buffer(len: usize) -> Result<KVVec<u8>> {
     Ok(KVVec::zeroed(len, GFP_KERNEL | __GFP_NOWARN)?)
 }
 
-/// Copies bytes.
+/// Returns a copy of bytes. Errors: -ENOMEM.
 fn copy_of(bytes: &[u8]) -> Result<KVVec<u8>> {
     let mut copy = KVVec::new();
     copy.extend_from_slice(bytes, GFP_KERNEL | __GFP_NOWARN)?;
@@ -80,7 +80,7 @@ fn push_all(to: &mut KVVec<u64>, values: impl Iterator<Item = u64>) -> Result {
     Ok(())
 }
 
-/// Place of the checksum, which is 0 in the contents that mainline keeps.
+/// Range of the checksum's bytes. The checksum is 0 in contents that mainline has kept.
 const CHECKSUM: core::ops::Range<usize> = 12..16;
 
 /// Merges two files. Returns `None` if they are not of one compilation.
@@ -168,7 +168,7 @@ impl File {
         Ok(())
     }
 
-    fn say_dropped(&self) {
+    fn warn_dropped(&self) {
         pr_warn!(
             "{}: another build: kept counters are dropped\n",
             self.shown()
@@ -180,19 +180,19 @@ impl File {
         let State { loaded, kept } = state;
         if let (Some(first), Some(bytes)) = (loaded.first(), kept.as_ref()) {
             if !fits(bytes, first.build()) {
-                self.say_dropped();
+                self.warn_dropped();
                 *kept = None;
             }
         }
     }
 
-    /// Keeps the contents of an unloaded object's file.
+    /// Keeps contents that another exporter has kept from unloaded objects.
     pub(crate) fn keep(&self, gcda: &[u8]) -> Result {
         Gcda::parse(gcda).map_err(|_| EINVAL)?;
         let mut bytes = copy_of(gcda)?;
         let mut state = self.state.lock();
         match &mut state.kept {
-            // The module may have been loaded and unloaded since.
+            // The module may have been loaded and unloaded again since.
             Some(newer) => {
                 if let Some(both) = merged(&mut bytes, newer)? {
                     **newer = both;
@@ -205,7 +205,7 @@ impl File {
     }
 
     /// Removes the objects of a module being unloaded; keeps their counters if `persist`.
-    pub(crate) fn module_going(&self, module: ModuleId, persist: bool) -> Left {
+    pub(crate) fn module_going(&self, module: ModuleId, persist: bool) -> Usage {
         let mut state = self.state.lock();
         while let Some(index) = state.loaded.find(module) {
             if persist {
@@ -220,7 +220,7 @@ impl File {
             state.loaded.remove(index);
         }
         self.check_kept(&mut state);
-        state.left()
+        state.usage()
     }
 
     fn save(&self, state: &mut State, index: usize) -> Result {
@@ -231,7 +231,7 @@ impl File {
         if object.build() != first.build() {
             return Err(EEXIST);
         }
-        // The code of a Rust module may not have run yet.
+        // Keeps nothing if no code of a Rust module has run.
         if kept.is_none() && object.is_profile() && object.is_zero()? {
             return Ok(());
         }
@@ -241,7 +241,7 @@ impl File {
                 Some(both) => **kept = both,
                 // The functions differ, although the stamps are equal.
                 None => {
-                    self.say_dropped();
+                    self.warn_dropped();
                     **kept = new;
                 }
             },
@@ -250,7 +250,7 @@ impl File {
         Ok(())
     }
 
-    /// Removes an object and returns it, to give it back.
+    /// Removes an object and returns it. The caller gives it back to the previous exporter.
     pub(crate) fn pop(&self) -> Option<Object> {
         self.state.lock().loaded.pop()
     }
@@ -269,7 +269,7 @@ impl File {
                 Some(both) => bytes = both,
                 // Other functions mean another build, although the stamps are equal.
                 None => {
-                    self.say_dropped();
+                    self.warn_dropped();
                     *kept = None;
                 }
             }
@@ -311,24 +311,24 @@ impl File {
     }
 
     /// Sets all counters to 0 and drops the kept contents.
-    pub(crate) fn reset(&self) -> Left {
+    pub(crate) fn reset(&self) -> Usage {
         let mut state = self.state.lock();
         state.loaded.iter().for_each(Object::reset);
         state.kept = None;
-        state.left()
+        state.usage()
     }
 
-    /// Returns the state of the file.
-    pub(crate) fn left(&self) -> Left {
-        self.state.lock().left()
+    /// Returns [`Usage::Empty`] if the file has neither objects nor kept contents.
+    pub(crate) fn usage(&self) -> Usage {
+        self.state.lock().usage()
     }
 }
 
 impl State {
-    fn left(&self) -> Left {
+    fn usage(&self) -> Usage {
         match self.loaded.first().is_none() && self.kept.is_none() {
-            true => Left::Nothing,
-            false => Left::Something,
+            true => Usage::Empty,
+            false => Usage::InUse,
         }
     }
 }

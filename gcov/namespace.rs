@@ -9,9 +9,9 @@
 //! - `reset`;
 //! - `vmlinux` with all counters.
 //!
-//! The kernel makes inodes only for names that were looked up; see `raw/tree.rs`. Each file and
-//! directory has a number, which is not used again. A directory sorts and lists its files by a hash
-//! of their names.
+//! Inodes are made only for names that are looked up; see `raw/tree.rs`. Each file and directory
+//! has a number, which is never reused. A directory sorts and lists its files by a hash of their
+//! names.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -62,7 +62,7 @@ impl Child {
     }
 
     /// Returns the sort key in the directory.
-    fn place(self) -> u64 {
+    fn sort_key(self) -> u64 {
         u64::from(self.hash) << 32 | u64::from(self.id.number())
     }
 }
@@ -71,7 +71,7 @@ impl Child {
 struct Dir {
     parent: Id,
     name: KVec<u8>,
-    /// Sorted by [`Child::place`].
+    /// Sorted by [`Child::sort_key`].
     children: KVec<Child>,
 }
 
@@ -112,8 +112,8 @@ impl Dir {
         self.children.push(child, GFP_KERNEL)?;
         let at = self
             .children
-            .partition_point(|other| other.place() < child.place());
-        // The last child is not sorted yet; it is no greater than itself.
+            .partition_point(|other| other.sort_key() < child.sort_key());
+        // The new child, which is last, is not less than itself: the search skips only others.
         let at = at.min(self.children.len().saturating_sub(1));
         if let Some(tail) = self.children.get_mut(at..) {
             tail.rotate_right(1);
@@ -167,8 +167,8 @@ impl Tree {
         !name.ends_with(NOTES) && !name.ends_with(PROFILE) && len <= NAME_MAX
     }
 
-    /// Finds the target of a link; `base` is the link's name without its suffix.
-    fn linked(&self, dir: &Dir, base: &[u8]) -> Option<Id> {
+    /// Finds the file that a link is next to; `base` is the link's name without its suffix.
+    fn link_target(&self, dir: &Dir, base: &[u8]) -> Option<Id> {
         let mut file = None;
         for child in dir.with_hash(Child::hash(base)) {
             let name = self.name(child.id);
@@ -189,7 +189,7 @@ impl Tree {
         let own = hash(index);
         let is_alone = hash(index.wrapping_sub(1)) != own && hash(index.wrapping_add(1)) != own;
         let child = dir.children.get(index).map(|child| child.id);
-        Self::has_notes(name) && (is_alone || self.linked(dir, stem(name)) == child)
+        Self::has_notes(name) && (is_alone || self.link_target(dir, stem(name)) == child)
     }
 
     /// Looks a name up in a directory.
@@ -198,10 +198,10 @@ impl Tree {
         match self.named(dir, name) {
             Some(id) if id.is_dir() => Some(Node::Dir(id)),
             Some(id) => Some(Node::File(id)),
-            // The hash covers the name without extension.
+            // A link has the hash of its file, which covers the name without extension.
             None => {
                 let base = name.strip_suffix(NOTES)?;
-                self.linked(dir, base).map(Node::Link)
+                self.link_target(dir, base).map(Node::Link)
             }
         }
     }
@@ -212,10 +212,12 @@ impl Tree {
             return;
         };
         let place = position >> 1;
-        let start = dir.children.partition_point(|child| child.place() < place);
+        let start = dir
+            .children
+            .partition_point(|child| child.sort_key() < place);
         for (index, child) in dir.children.iter().enumerate().skip(start) {
             let name = self.name(child.id);
-            let first = child.place() << 1;
+            let first = child.sort_key() << 1;
             let node = match child.id.is_dir() {
                 true => Node::Dir(child.id),
                 false => Node::File(child.id),

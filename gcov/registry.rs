@@ -18,7 +18,7 @@ use kernel::str::BStr;
 
 use crate::file::File;
 use crate::file::FileRef;
-use crate::file::Left;
+use crate::file::Usage;
 use crate::namespace::Tree;
 use crate::raw::hooks::Offer;
 use crate::raw::object::Candidate;
@@ -29,7 +29,7 @@ use crate::raw::owner::ModuleId;
 use crate::raw::tree;
 use crate::raw::tree::Id;
 
-/// Wrapper that prints a reason to the log.
+/// Adapter that prints a reason with the kernel's formatter.
 struct Reason<T>(T);
 
 impl<T: core::fmt::Display> fmt::Display for Reason<T> {
@@ -44,16 +44,16 @@ struct Engine {
     /// Files of each module.
     modules: RBTree<ModuleId, KVec<Id>>,
     persist: bool,
-    /// The engine takes no more objects.
+    /// Set once the engine takes no more objects.
     detaching: bool,
-    /// A removed file may still be in the dentry cache.
+    /// Set if a removed file may still be in the dentry cache.
     stale: bool,
 }
 
 static ENGINE: StaticMutex<Option<Engine>> = static_mutex!(ferro_gcov_mutex, None);
 
 /// Calls `f` with the engine. Files that `f` removes cannot be looked up when this returns.
-fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+fn with_engine<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let mut guard = ENGINE.lock();
     let engine = guard.as_mut()?;
     let result = f(engine);
@@ -80,7 +80,7 @@ pub(crate) fn start(persist: bool) -> Result {
 
 /// Refuses objects from now until [`stop`]: the engine is about to detach.
 pub(crate) fn begin_detach() {
-    let _ = with(|engine| engine.detaching = true);
+    let _ = with_engine(|engine| engine.detaching = true);
 }
 
 /// Returns the next object to give back.
@@ -104,7 +104,7 @@ pub(crate) fn stop() {
 
 /// Takes or refuses an object.
 pub(crate) fn take(object: Candidate) -> Offer {
-    let offer = with(|engine| match engine.detaching {
+    let offer = with_engine(|engine| match engine.detaching {
         true => Offer::Detaching,
         false => engine.take(object),
     });
@@ -113,7 +113,7 @@ pub(crate) fn take(object: Candidate) -> Offer {
 
 /// Keeps the contents of a file after its objects were unloaded.
 pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
-    let kept = with(|engine| {
+    let kept = with_engine(|engine| {
         let (id, file) = engine.file(Name::copy(name)?)?;
         let kept = file.keep(gcda);
         engine.remove_empty(id);
@@ -130,7 +130,7 @@ pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
 
 /// Removes the objects of a module being unloaded.
 pub(crate) fn module_going(module: ModuleId) {
-    let _ = with(|engine| engine.module_going(module));
+    let _ = with_engine(|engine| engine.module_going(module));
 }
 
 /// Calls `f` with the names in the namespace.
@@ -160,10 +160,10 @@ pub(crate) fn files_from(
 
 /// Resets a file and removes it if none of its objects is loaded.
 pub(crate) fn reset(file: &File) {
-    if file.reset() == Left::Something {
+    if file.reset() == Usage::InUse {
         return;
     }
-    let _ = with(|engine| {
+    let _ = with_engine(|engine| {
         if let Ok(Some(id)) = engine.tree.find(file.name()) {
             engine.remove_empty(id);
         }
@@ -172,10 +172,10 @@ pub(crate) fn reset(file: &File) {
 
 /// Resets all files.
 pub(crate) fn reset_all() {
-    let _ = with(|engine| {
+    let _ = with_engine(|engine| {
         let mut empty = KVec::new();
         for (id, file) in engine.tree.iter() {
-            if file.reset() == Left::Nothing && empty.push(id, GFP_KERNEL).is_err() {
+            if file.reset() == Usage::Empty && empty.push(id, GFP_KERNEL).is_err() {
                 pr_warn!("no memory to remove an empty file\n");
             }
         }
@@ -227,7 +227,7 @@ impl Engine {
     fn add(&mut self, object: Object) -> Result {
         let (id, file) = self.file(object.name()?)?;
         let added = self
-            .remember(object.module(), id)
+            .add_to_module(object.module(), id)
             .and_then(|()| file.add(object));
         if added.is_err() {
             self.remove_empty(id);
@@ -235,8 +235,8 @@ impl Engine {
         added
     }
 
-    /// Records that a file has objects of a module.
-    fn remember(&mut self, module: Option<ModuleId>, id: Id) -> Result {
+    /// Records that a file has objects of a module, if they are not the kernel's.
+    fn add_to_module(&mut self, module: Option<ModuleId>, id: Id) -> Result {
         let Some(module) = module else {
             return Ok(());
         };
@@ -254,11 +254,11 @@ impl Engine {
 
     fn module_going(&mut self, module: ModuleId) {
         for id in self.modules.remove(&module).unwrap_or_default() {
-            let left = self
+            let usage = self
                 .tree
                 .get(id)
                 .map(|file| file.module_going(module, self.persist));
-            if left == Some(Left::Nothing) {
+            if usage == Some(Usage::Empty) {
                 self.remove_empty(id);
             }
         }
@@ -267,7 +267,7 @@ impl Engine {
     /// Removes a file if it is empty.
     fn remove_empty(&mut self, id: Id) {
         let file = self.tree.get(id);
-        if file.is_some_and(|file| file.left() == Left::Nothing) {
+        if file.is_some_and(|file| file.usage() == Usage::Empty) {
             self.tree.remove(id);
             self.stale = true;
         }

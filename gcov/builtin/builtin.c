@@ -95,7 +95,7 @@ static void module_going(struct module *mod)
 {
 	struct kept *kept, *next;
 
-	/* Usually the module has done so itself. */
+	/* Removes the files of an engine that has not removed them itself. */
 	ferro_gcov_tree_hide_of(mod);
 	guard(mutex)(&objects_lock);
 	list_for_each_entry_safe(kept, next, &others, list) {
@@ -121,10 +121,9 @@ static bool is_going(const struct gcov_object *object)
 }
 
 /*
- * Keeps an object that the engine could not take without memory: for the next engine, or until
- * objects are given back. Objects of a module being unloaded are dropped with it. gcov_lock is
- * held, so the module waits for this function, but only in kernel/gcov/'s notifier, which is the
- * last one.
+ * Offers an object to the engine. If the engine has no memory for it, keeps it for the next engine,
+ * or until objects are given back, unless its module is being unloaded. The module stays during
+ * this call: kernel/gcov/'s notifier, the last one, waits for gcov_lock, which is held.
  */
 static bool take_or_keep(const struct gcov_object *object)
 {
@@ -148,8 +147,8 @@ static struct llvm_profile image_profile = {
 static const struct gcov_taker *profile_taker;
 
 /*
- * Offers a profile. A module that is still being loaded is skipped: an exit on module_event reports
- * it once it is there. If its loading fails first, its removal may go unreported.
+ * Offers a profile. Skips a module that is still being loaded: an exit on module_event reports it
+ * once it is loaded. If its loading fails instead, its removal may not be reported.
  */
 static void take_profile(const struct llvm_profile *profile)
 {

@@ -20,8 +20,9 @@
 //! The engine checks an object when it is registered, and keeps the [`Info`]. To read it, the
 //! engine allocates [`Info::max_len`] bytes, calls [`Info::write`], and returns the result in
 //! pieces. So a reader gets the data of one pass, which does not change between two reads. For an
-//! unloaded module, the engine keeps the same bytes: [`merge`] takes them and those of the module
-//! that is loaded again. To reset an object, the engine zeroes the [`Set`]s of each function.
+//! unloaded module, the engine keeps the same bytes: [`merge`] merges them with the bytes of the
+//! module when it is loaded again. To reset an object, the engine zeroes the [`Set`]s of each
+//! function.
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, for any memory or bytes. The time is
 //! proportional to the size of an object, so the caller should be able to sleep.

@@ -3,7 +3,7 @@
 //! Coverage data of GCC: a `gcov_info` for each object file, which is checked completely before its
 //! use.
 //!
-//! All versions that we know have the same start, and differ in the number of counter kinds:
+//! All known versions begin in the same way and differ in the number of counter kinds:
 //!
 //! ```text
 //! gcov_info                                gcov_fn_info
@@ -12,9 +12,9 @@
 //!   16  stamp                                12  checksum of its lines
 //!   20  checksum, since GCC 12               16  checksum of its control flow
 //!   24  name of the file                     24  for each kind that has a merge function:
-//!   32  a merge function for each kind              0  how many counters
-//!    +  how many functions                          8  address of them
-//!   +8  address of their addresses
+//!   32  a merge function for each kind              0  number of counters
+//!    +  number of functions                         8  address of the counters
+//!   +8  address of the array of their addresses
 //! ```
 
 use super::format::disk_count;
@@ -36,9 +36,9 @@ pub const MAX_FUNCTIONS: u32 = 1 << 20;
 pub const MAX_BYTES: usize = 1 << 28;
 
 /// Size of a `gcov_info` without its merge functions.
-const INFO_BYTES_BUT_KINDS: usize = 48;
+const INFO_FIXED_BYTES: usize = 48;
 /// Size of the largest `gcov_info`.
-const INFO_BYTES: usize = INFO_BYTES_BUT_KINDS + MAX_KINDS * 8;
+const INFO_BYTES: usize = INFO_FIXED_BYTES + MAX_KINDS * 8;
 /// Size of a `gcov_fn_info` without its sets, and of each set.
 const FUNCTION_HEAD: u64 = 24;
 const FUNCTION_SET: u64 = 16;
@@ -69,8 +69,8 @@ pub struct Function {
 
 /// A checked `gcov_info`.
 ///
-/// This has addresses of data, and borrows nothing. Each use reads the memory and checks every
-/// address again, so that an object that has changed since is refused.
+/// Has addresses of data, and borrows nothing. Each use reads the memory and checks every address
+/// again, so that an object that has changed since is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     address: u64,
@@ -88,7 +88,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Checks the `gcov_info` at an address, and all data to which it refers.
+    /// Checks the `gcov_info` at an address, and all data that it refers to.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Info {
         let format = format.ok_or(Refusal::Version(version))?;
 
         let mut bytes = [0; INFO_BYTES];
-        let len = INFO_BYTES_BUT_KINDS.saturating_add(format.kinds.len().saturating_mul(8));
+        let len = INFO_FIXED_BYTES.saturating_add(format.kinds.len().saturating_mul(8));
         let bytes = bytes.get_mut(..len).ok_or(Refusal::NoRoom)?;
         reading(Part::Info, memory.copy(address, bytes))?;
         let mut words = Words(bytes);
@@ -167,7 +167,7 @@ impl Info {
                 let count = usize::try_from(set.count).unwrap_or(usize::MAX);
                 counters = counters.saturating_add(count);
             }
-            // Checked here, so that overlapping sets do not take long.
+            // Checked in the loop, so that many overlapping sets cannot make it long.
             if len.bytes() > MAX_BYTES || counters > MAX_BYTES {
                 return Err(Refusal::TooLarge);
             }
@@ -196,7 +196,7 @@ impl Info {
         self.checksum
     }
 
-    /// Returns the number of its functions, including those of other objects.
+    /// Returns the number of its functions, including functions that belong to other objects.
     pub fn n_functions(&self) -> u32 {
         self.n_functions
     }

@@ -130,8 +130,8 @@ impl LlvmFile {
         self.max_len
     }
 
-    /// Writes the file to the start of `to`, for which [`Self::max_len`] bytes are enough. Returns
-    /// its length.
+    /// Writes the file to the start of `to` and returns its length. [`Self::max_len`] bytes are
+    /// enough.
     ///
     /// The result is the same as from LLVM's own runtime after one run.
     pub fn write<M: Memory>(

@@ -8,7 +8,7 @@ use super::version::MergeFunction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
-/// Memory of the kernel, or of a program, to which an object may refer.
+/// Memory of the kernel, or of a program, that an object may refer to.
 ///
 /// The implementation knows the allowed ranges: the data of the object's module, or of the kernel's
 /// image. It accepts every address. Numbers are little-endian.

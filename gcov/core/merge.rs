@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merges two `gcda` files of one object: of a module that was loaded again, of an object in two
-//! modules, of two runs.
+//! Merges two `gcda` files of one object, for example of a module that was loaded again, of an
+//! object in two modules, or of two runs.
 //!
 //! Counters are merged by their kind, as by GCC's own runtime for an existing file. Mainline adds
 //! all of them, which is wrong for bits (conditions, paths, common bits of values), for times, and
@@ -64,11 +64,11 @@ impl fmt::Display for MergeError {
     }
 }
 
-/// Writes the merger of two files to the start of `to`, for which the length of both together is
-/// enough. Returns its length.
+/// Merges two files into the start of `to`, and returns the length of the result. The sum of both
+/// lengths is always enough for `to`.
 ///
 /// The result also has functions that only one file has. If a list is full, or two values compete
-/// for the same place, those of `a` count as the older ones.
+/// for the same place, values of `a` count as the older ones.
 pub fn merge(a: &Gcda<'_>, b: &Gcda<'_>, to: &mut [u8]) -> Result<usize, MergeError> {
     if a.version() != b.version() {
         return Err(MergeError::Version);

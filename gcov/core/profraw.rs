@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Source-based coverage, which LLVM counts for Rust and C. Sections of an image are written as a
-//! raw profile (`.profraw`) that `llvm-profdata` reads. Version 10 of the format, of LLVM 19 to 22,
-//! and with 22 of rustc 1.96.
+//! raw profile (`.profraw`) that `llvm-profdata` reads. The format's version is 10, which LLVM 19
+//! to 22 have; rustc 1.96 uses LLVM 22.
 //!
 //! ```text
 //! header of 16 words of 64 bits: magic, version, bytes of build ids, records, padding, counters,

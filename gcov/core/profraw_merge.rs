@@ -124,8 +124,8 @@ pub fn profile_names(profile: &[u8]) -> Option<&[u8]> {
     Parts::of(profile).map(|parts| parts.names(profile))
 }
 
-/// Merges the counts of the profile `from` into those of `to`: adds counters, and sets the bits of
-/// either.
+/// Merges the counts of the profile `from` into `to`: adds counters, and sets all bits that either
+/// has.
 pub fn merge_profiles(to: &mut [u8], from: &[u8]) -> Result<(), ProfilesDiffer> {
     let (ours, theirs) = match (Parts::of(to), Parts::of(from)) {
         (Some(ours), Some(theirs)) => (ours, theirs),

@@ -30,8 +30,8 @@ impl From<NoRoom> for Refusal {
 }
 
 impl Info {
-    /// Writes the file of the object to the start of `to`, for which [`Self::max_len`] bytes are
-    /// enough. Returns its length.
+    /// Writes the object's file to the start of `to` and returns its length. [`Self::max_len`]
+    /// bytes are enough.
     ///
     /// The result is the same as from GCC's own runtime, except for the summary of runs, which a
     /// kernel does not have.

@@ -37,16 +37,16 @@ pub(crate) const PROFILE: &[u8] = b".profraw";
 /// Offset of the name's address in a `gcov_info`, in all versions.
 const NAME: u64 = 24;
 
-/// Arguments of a constructor.
-struct Origin(bindings::gcov_object);
+/// Arguments of a constructor, or the linker's description of a profile.
+struct ConstructorArgs(bindings::gcov_object);
 
 // SAFETY: Each function that follows a pointer in it states why the module is loaded then; the task
 // does not matter.
-unsafe impl Send for Origin {}
+unsafe impl Send for ConstructorArgs {}
 // SAFETY: It is constant.
-unsafe impl Sync for Origin {}
+unsafe impl Sync for ConstructorArgs {}
 
-impl Origin {
+impl ConstructorArgs {
     fn address(&self) -> usize {
         if !self.0.profile.is_null() {
             return self.0.profile.addr();
@@ -58,9 +58,9 @@ impl Origin {
     }
 }
 
-/// An object that is offered to the engine.
+/// An object offered to the engine, not validated yet.
 pub(crate) struct Candidate {
-    origin: Origin,
+    args: ConstructorArgs,
     owner: Arc<Owner>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Candidate {
 pub(crate) enum Name {
     /// A name in the kernel's image, which stays.
     Image(&'static [u8]),
-    // Boxed to keep the enum small: most names are in the image.
+    /// A copied name. Boxed to keep the enum small: most names are in the image.
     Own(KBox<KVec<u8>>),
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum RejectReason {
     Refused(Refusal),
     /// The sections of Rust code are malformed.
     RefusedProfile(ProfileRefusal),
-    /// The object is not at fault, for example -ENOMEM.
+    /// Another error, for example -ENOMEM; the object may be valid.
     Error(Error),
 }
 
@@ -135,11 +135,11 @@ impl Candidate {
     /// the function that gets this candidate. If the module is not being unloaded, the exit on
     /// `module_event` is armed.
     pub(super) unsafe fn new(object: bindings::gcov_object) -> Result<Self> {
-        let origin = Origin(object);
+        let args = ConstructorArgs(object);
         // SAFETY: The exit closes the owner, or the caller of this function does so at the end of
         // the call.
-        let owner = unsafe { Owner::of(origin.address()) }?;
-        Ok(Self { origin, owner })
+        let owner = unsafe { Owner::of(args.address()) }?;
+        Ok(Self { args, owner })
     }
 
     /// Returns the module; `None` for the kernel.
@@ -149,7 +149,7 @@ impl Candidate {
 
     /// Returns the object's address.
     pub(super) fn address(&self) -> usize {
-        self.origin.address()
+        self.args.address()
     }
 
     /// Validates the object.
@@ -171,13 +171,13 @@ impl Candidate {
     fn checked(&self) -> (Result<(Data, CounterRanges), RejectReason>, u64) {
         // SAFETY: By the rules of `new()` the pointer is the linker's, or NULL, and its module is
         // loaded.
-        if let Some(raw) = unsafe { self.origin.0.profile.as_ref() } {
+        if let Some(raw) = unsafe { self.args.0.profile.as_ref() } {
             return (self.check_profile(raw), raw.name.addr() as u64);
         }
-        if self.origin.0.writeout.is_some() {
+        if self.args.0.writeout.is_some() {
             // SAFETY: By the rules of `new()` the function is from a constructor, and its module is
             // loaded.
-            return match unsafe { Description::of(self.origin.0.writeout) } {
+            return match unsafe { Description::of(self.args.0.writeout) } {
                 Ok(description) => {
                     let name = description.name;
                     (self.check_llvm(description), name)
@@ -188,7 +188,7 @@ impl Candidate {
         let Some(access) = self.owner.access() else {
             return (Err(ENODEV.into()), 0);
         };
-        let info = self.origin.0.info.addr() as u64;
+        let info = self.args.0.info.addr() as u64;
         let name = access.u64(info.wrapping_add(NAME)).unwrap_or(0);
         (self.check_gcc(&access, info), name)
     }
@@ -240,10 +240,10 @@ impl Candidate {
         let mut ranges = Builder::new(self.owner.clone(), near);
         for (index, function) in (0..).zip(&description.functions) {
             let added = ranges.add(&access, function.address, function.count);
-            added.map_err(|error| not_added(error, index))?;
+            added.map_err(|error| counters_error(error, index))?;
         }
         let object = Llvm {
-            origin: Origin(self.origin.0),
+            args: ConstructorArgs(self.args.0),
             name: description.name,
             file,
             functions: description.functions,
@@ -264,7 +264,7 @@ impl Candidate {
             for set in info.sets(access, &function) {
                 let set = set?;
                 let added = ranges.add(access, set.address, set.count);
-                added.map_err(|error| not_added(error, function.index))?;
+                added.map_err(|error| counters_error(error, function.index))?;
                 if set.kind == Kind::TopList {
                     ranges.has_lists();
                 }
@@ -275,7 +275,7 @@ impl Candidate {
 }
 
 /// Returns the reason why the counters of a function are not taken: a wrong address, or no memory.
-fn not_added(error: Error, function: u32) -> RejectReason {
+fn counters_error(error: Error, function: u32) -> RejectReason {
     match error == ENOMEM {
         true => RejectReason::Error(error),
         false => Refusal::Unreadable(Part::Counters(function)).into(),
@@ -291,7 +291,7 @@ enum Data {
 
 /// Description of an LLVM object.
 struct Llvm {
-    origin: Origin,
+    args: ConstructorArgs,
     name: u64,
     file: LlvmFile,
     functions: KVVec<LlvmFunction>,
@@ -419,14 +419,14 @@ impl Object {
 
     /// Returns the arguments of its constructor, or `None` if the module is unloaded. Rust code has
     /// none: no other exporter handles it.
-    pub(super) fn origin(&self) -> Option<bindings::gcov_object> {
+    pub(super) fn constructor_args(&self) -> Option<bindings::gcov_object> {
         let _access = self.access().ok()?;
         Some(match &self.data {
             Data::Gcc(info) => bindings::gcov_object {
                 info: info.address() as usize as *mut bindings::gcov_info,
                 ..Default::default()
             },
-            Data::Llvm(object) => object.origin.0,
+            Data::Llvm(object) => object.args.0,
             Data::Rust(_) => return None,
         })
     }

@@ -142,14 +142,14 @@ pub(super) fn close(module: ModuleId) {
     }
 }
 
-/// Closes all owners: the exit that reports the unloading of modules is being removed.
+/// Closes all owners, as the exit that reports the unloading of modules is about to be removed.
 pub(super) fn close_all() {
     for owner in core::mem::take(&mut *OWNERS.lock()) {
         owner.close();
     }
 }
 
-/// Permission to use the data of an [`Owner`].
+/// Access to the data of an [`Owner`], which is not closed while this exists.
 pub(crate) struct Access<'a> {
     owner: &'a Owner,
     _guard: Option<Guard<'a, bool, MutexBackend>>,
@@ -268,8 +268,8 @@ impl Memory for Access<'_> {
         let len = left.min(to.len());
         let (to, from) = (to.get_mut(..len).ok_or(Unreadable)?, address as usize);
         // SAFETY: These bytes are in data of the owner that stay, by its invariant, as the owner is
-        // not closed while `self` exists. `to` is a Rust buffer of the same length. Compilers put
-        // names into read-only data; should a name change nevertheless, C code does the copy.
+        // not closed while `self` exists. `to` is a Rust buffer of the same length. C code copies,
+        // so the name may even change at the same time, although compilers make it read-only.
         let found = unsafe {
             bindings::ferro_gcov_copy_string(to.as_mut_ptr().cast(), from as *const c_char, len)
         };

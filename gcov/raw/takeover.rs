@@ -18,8 +18,9 @@ pub(crate) trait Receiver {
     /// Offers an existing object. Returns true if the engine takes it.
     fn object(object: Candidate) -> bool;
 
-    /// Removes the objects of a module that were taken after the exit heard of its unloading.
-    fn gone(module: ModuleId);
+    /// Removes the objects of a module being unloaded. The exit may have run before the engine took
+    /// them.
+    fn module_going(module: ModuleId);
 
     /// Keeps the contents of the file `filename`; its objects were unloaded.
     fn kept(filename: &[u8], gcda: &[u8]);
@@ -28,8 +29,8 @@ pub(crate) trait Receiver {
     fn next() -> Option<Object>;
 }
 
-/// Offers a taker all existing objects and the kept contents of others. The exits ensure that it
-/// gets the later ones.
+/// Offers the receiver all existing objects, and the kept contents of unloaded ones. The exits
+/// offer later objects.
 pub(crate) fn take_over<T: Receiver>(_exits: &Exits) {
     let taker = bindings::gcov_taker {
         object: Some(object::<T>),
@@ -58,7 +59,7 @@ pub(crate) fn object_tree() -> &'static [u8] {
 
 /// Returns true if the command line asks to keep the counters of unloaded modules.
 pub(crate) fn persists() -> bool {
-    // SAFETY: Reads a variable.
+    // SAFETY: No requirement. The function reads a variable.
     unsafe { bindings::ferro_gcov_persist() }
 }
 
@@ -66,9 +67,9 @@ pub(crate) fn persists() -> bool {
 ///
 /// `object` is valid, and its module stays during the call.
 unsafe extern "C" fn object<T: Receiver>(object: *const bindings::gcov_object) -> bool {
-    // SAFETY: By the rules of this function. The caller of `take_over()` has shown the exits, which
-    // are armed. If the exit may have been called before, `is_going()` says so below: its module
-    // stays until this returns.
+    // SAFETY: By the rules of this function. The caller of `take_over()` has passed the exits,
+    // which are armed. If the exit may have run for the module before, `is_going()` is true below,
+    // and the module stays until this returns.
     let candidate = match unsafe { Candidate::new(*object) } {
         Ok(candidate) => candidate,
         Err(error) => {
@@ -79,7 +80,7 @@ unsafe extern "C" fn object<T: Receiver>(object: *const bindings::gcov_object) -
     let (module, address) = (candidate.module(), candidate.address());
     let taken = T::object(candidate);
     if let Some(module) = module.filter(|_| owner::is_going(address)) {
-        T::gone(module);
+        T::module_going(module);
         owner::close(module);
     }
     taken
@@ -106,12 +107,12 @@ unsafe extern "C" fn kept<T: Receiver>(
 #[cfg(MODULE)]
 unsafe extern "C" fn next<T: Receiver>(object: *mut bindings::gcov_object) -> bool {
     while let Some(next) = T::next() {
-        // None for Rust code. If the owner of an object is closed, its module may be freed. If not,
-        // the receiver will see the module's unloading, which takes the lock that this callback
-        // holds.
-        if let Some(origin) = next.origin() {
+        // `None` for Rust code, and for an object of a closed owner, as its module may be freed. If
+        // the owner is open, the next exporter sees the module's unloading: it takes the lock that
+        // this callback holds.
+        if let Some(args) = next.constructor_args() {
             // SAFETY: By the rules of this function.
-            unsafe { *object = origin };
+            unsafe { *object = args };
             return true;
         }
     }

@@ -232,8 +232,8 @@ extern "C" fn target<S: Source>(id: u32) -> *mut c_char {
 unsafe extern "C" fn open<S: Source>(id: u32, object: *mut *mut c_void) -> c_int {
     match S::open(Id::new(id)) {
         Ok(open) => {
-            // SAFETY: By the rules of this function. The operations that the file gets are those of
-            // this type; they take the reference over and drop it when the file is closed.
+            // SAFETY: By the rules of this function. The file gets the operations of this type,
+            // which take the reference over and drop it when the file is closed.
             unsafe { object.write(ARef::into_raw(open).as_ptr().cast()) };
             0
         }
