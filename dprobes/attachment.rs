@@ -34,7 +34,7 @@ const FTRACE_SITE_BYTES: [u8; 2] = [0xe8, 0x0f];
 /// Reason why nothing is attached at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetachReason {
-    /// Its module is not loaded.
+    /// Its module is not loaded, or its breakpoint is not armed.
     Waiting,
     /// The code differs from the expected code. Has its first byte; `None` for an ftrace site.
     Mismatch(Option<u8>),
@@ -64,10 +64,10 @@ impl DetachReason {
 /// Breakpoint or watchpoint attached at a point.
 pub(crate) enum Attachment {
     Detached(DetachReason),
-    /// Breakpoint with records that are written at once, on request or because the instruction
-    /// cannot fault.
+    /// Breakpoint with records that are written at once: the program asks for that, or the
+    /// instruction cannot fault.
     Immediate(Probe<ImmediateHandler>),
-    /// Breakpoint with records that are written after the instruction.
+    /// Breakpoint with records that are written after the instruction has been executed.
     Delayed(Probe<DelayedHandler>),
     User(Deferred<UserProbe<UserPointHandler>>),
     Watch(Deferred<Watch<WatchPointHandler>>),
@@ -143,8 +143,8 @@ pub(crate) enum OpcodeCheck {
 impl Attachment {
     /// Attaches a point. Hits may occur at once, even before its program begins.
     ///
-    /// A user names the file of a `Location::File`. Opening it may block indefinitely, and may
-    /// need a module: the caller must not hold a lock that others wait for.
+    /// Opening the file of a `Location::File`, which a user names, may block indefinitely and may
+    /// load a module: the caller must not hold a lock that others wait for.
     ///
     /// Errors: those of registering; -ENOENT if there is no such symbol or file. A symbol of a
     /// module is not found as a symbol of the kernel.
@@ -157,7 +157,7 @@ impl Attachment {
             return Ok(Self::Detached(DetachReason::Disarmed));
         }
         if let Location::Kernel(symbol, _) = location {
-            // The code there is freed with its module, and this point would not be notified.
+            // A module's code is freed with the module, and this point would not be notified.
             if kallsyms::lookup_name(symbol).is_none_or(symbols::is_of_module) {
                 return Err(ENOENT);
             }
@@ -182,7 +182,7 @@ impl Attachment {
             _ => {
                 let probe = breakpoint(location, ImmediateHandler(point.clone()))?;
                 match point.write_time() == WriteTime::AtOnce
-                    || cannot_fault(&probe) && !point.moves()
+                    || cannot_fault(&probe) && !point.may_move_ip()
                 {
                     true => Self::Immediate(probe),
                     false => {
@@ -252,8 +252,8 @@ impl Attachment {
         armed.map_err(errno)
     }
 
-    /// Detaches all points, and waits for their handlers: one wait for some dozens of points, not
-    /// one each.
+    /// Detaches all points and waits for their handlers: once for some dozens of points, not once
+    /// for each.
     pub(crate) fn detach_all<T: HasAttachment>(all: &mut [T]) {
         UserProbe::unregister_all(all.iter().filter_map(|one| match one.attachment() {
             Self::User(probe) => Some(&**probe),
@@ -355,12 +355,13 @@ impl Attachment {
 /// Returns true if the probed instruction is certain to complete, so that records need not wait.
 fn cannot_fault<H: ProbeHandler>(probe: &Probe<H>) -> bool {
     let Some(opcode) = probe.opcode() else {
-        // Code of ftrace.
+        // The call at an ftrace site completes.
         return true;
     };
     match probe.copied() {
         Some(code) => Insn::decode(&code).is_ok_and(|insn| insn.cannot_fault()),
-        // Branches that the first byte identifies: short conditional ones, and two jumps.
+        // Without a copy, only branches complete for certain: short conditional jumps, and the two
+        // unconditional ones.
         None => matches!(opcode, 0x70..=0x7f | 0xe9 | 0xeb),
     }
 }

@@ -2,7 +2,7 @@
 
 //! Records of a CPU that wait until the probed instruction is executed.
 //!
-//! Nothing waits at an ftrace site.
+//! At an ftrace site records do not wait: its instruction cannot fault.
 //!
 //! All points of an instruction are called before it, and again after it, so each of them may have
 //! a record. If the instruction faults, no point is called after it, and the records stay. Before
@@ -21,8 +21,8 @@ use kernel::prelude::*;
 
 use crate::raw::scratch::PendingRecords;
 
-/// Most bytes of a record: with all fields, a full log with an exception after it, and a full
-/// trace.
+/// Maximum number of bytes of a record: with all fields, a full log with an exception after it, and
+/// a full trace.
 pub(crate) const RECORD_MAX: usize = RECORD_LEN + FIELDS_LEN + 2 * LOG_MAX as usize + 32;
 
 /// Bytes of all records of a CPU: enough for the longest one, or for many usual ones.
@@ -30,7 +30,7 @@ const BYTES: usize = 16 * 1024;
 
 const _: () = assert!(BYTES >= HEAD + RECORD_MAX);
 
-/// Bytes before each record: number of its point, and its length.
+/// Number of bytes before each record, for the number of its point and its length.
 const HEAD: usize = 2 * WORD;
 const WORD: usize = size_of::<usize>();
 
@@ -83,9 +83,8 @@ impl CpuRecords {
         self.len == 0
     }
 
-    /// Handles a hit as [`CpuRecords::begin`] does, if there is no record. Returns room for a
-    /// record of `len` bytes, which the caller fills completely. The room is always at the same
-    /// address.
+    /// Calls [`CpuRecords::begin`] and [`CpuRecords::reserve`] in effect, for a CPU without
+    /// records. The room is always at the same address.
     #[inline(always)]
     pub(crate) fn reserve_first(
         &mut self,
@@ -106,7 +105,7 @@ impl CpuRecords {
                 take(record);
                 self.clear();
             }
-            None => self.take_one(owner, take),
+            None => self.search_and_take(owner, take),
         }
     }
 
@@ -120,9 +119,9 @@ impl CpuRecords {
         (holder == owner && len == record.len()).then_some(record)
     }
 
-    /// Takes the record of a point when other points have records, or it has none.
+    /// Takes the record of a point among records of other points, if it has one.
     #[inline(never)]
-    fn take_one(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
+    fn search_and_take(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
         let mut start = 0usize;
         while let Some((holder, len)) = self.head(start) {
             let data = start.saturating_add(HEAD);

@@ -25,17 +25,18 @@ use crate::runtime::Runtime;
 use crate::variables::Variables;
 use crate::watch_request::WatchRequests;
 
-/// Most bytes of a string that are read at a time; such a piece never crosses a page boundary.
+/// Maximum number of bytes of a string that are read at a time. Such a piece never crosses a page
+/// boundary.
 const PIECE: usize = 64;
 
-/// Least size of a page.
+/// Smallest size of a page.
 const PAGE: u64 = 4096;
 
 /// End of the addresses of user space.
 const USER_END: u64 = 1 << 63;
 
-/// Selectors of segments that start at 0: code and data of the kernel; code of 32 bits, data and
-/// code of 64 bits of user space.
+/// Selectors of segments that start at 0: the kernel's code and data; user space's 32-bit code,
+/// data, and 64-bit code.
 const FLAT: [u16; 5] = [0x10, 0x18, 0x23, 0x2b, 0x33];
 
 /// Environment of a point's program, the same at each hit.
@@ -145,7 +146,7 @@ impl<R: Registers> World for HitContext<'_, R> {
         }
     }
 
-    /// Tests whether memory can be accessed. A test for writing writes the present value back, as
+    /// Returns true if memory can be accessed. A test for writing writes the present value back, as
     /// only a write shows that a page is writable.
     fn can_access(&self, address: u64, len: u64, for_writing: bool) -> bool {
         let Some(last) = len.checked_sub(1).and_then(|n| address.checked_add(n)) else {
@@ -183,9 +184,8 @@ impl<R: Registers> World for HitContext<'_, R> {
         }
     }
 
-    /// Returns the base of a segment. Segments of the kernel start at 0, and so do those that the
-    /// kernel gives to user space. The base of a segment that a process has made is only in its
-    /// descriptor table, which is not read.
+    /// Returns the base of a segment, which is 0 for the segments that the kernel provides. Returns
+    /// `None` for a segment that a process has made: its descriptor table is not read.
     fn segment(&self, selector: u16) -> Option<u64> {
         match selector {
             0 if self.user_register(Register::Fs) == Some(0) => {

@@ -2,9 +2,9 @@
 
 //! Hits of a point, and the decision at which of them its program runs.
 //!
-//! A hit while a program runs on the same CPU is missed: it uses up no run. An interpreted program
-//! counts a run only once the run can no longer be missed. Other programs cannot wait for that, and
-//! run at a later hit for each missed one.
+//! A hit while a program runs on the same CPU is missed: it does not use up a run. The run of an
+//! interpreted program is counted only once it can no longer be missed. Other programs are counted
+//! at the hit, and run at a later hit instead of each missed one.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -24,17 +24,17 @@ pub(crate) struct HitCounter {
     hits: Word,
     /// Number of initial hits at which the program does not run.
     pass: usize,
-    /// Index of the last hit that may run if none is missed. From this hit on,
+    /// Index of the last hit that runs the program if none is missed. From this hit on,
     /// [`HitCounter::is_past_last`] decides.
     last: Word,
-    /// Most hits at which the program runs; 0 after [`HitCounter::end`].
+    /// Maximum number of hits at which the program runs; 0 after [`HitCounter::end`].
     max: Word,
-    /// The same, not changed by [`HitCounter::end`].
+    /// Initial value of `max`, which [`HitCounter::end`] does not change.
     max_hits: usize,
     missed: Word,
-    /// Runs of an interpreted program.
+    /// Number of runs that an interpreted program has begun.
     began: Word,
-    /// Hits beyond `max` that replaced a missed one, for programs that are not interpreted.
+    /// Number of hits beyond `max` that replaced a missed one; 0 for interpreted programs.
     replaced: Word,
     is_interpreted: bool,
     /// 1 once the work item was asked to check if the point can be detached.
@@ -60,7 +60,7 @@ impl HitCounter {
         })
     }
 
-    /// Makes hits count and run the program.
+    /// Begins to count hits and to run the program at them.
     pub(crate) fn begin(&self) {
         self.hits.store(0);
     }
@@ -75,13 +75,13 @@ impl HitCounter {
     #[inline(always)]
     pub(crate) fn skips_hit(&self) -> bool {
         let hit = self.hits.add(1);
-        // Very large for hits before the first that counts.
+        // Wraps around to a very large number for the initial hits, and is biased before `begin()`.
         let nth = hit.wrapping_sub(self.pass);
         nth >= self.last.load() && self.is_past_last(nth)
     }
 
-    /// Returns true if the program does not run at the hit with this index, counted after `pass`.
-    /// Called from the last hit on that may run if none is missed.
+    /// Returns true if the program does not run at the hit with index `nth` after the first `pass`
+    /// hits. `nth` is at least `last`, or huge before counting begins.
     #[cold]
     fn is_past_last(&self, nth: usize) -> bool {
         if nth >= DORMANT {
@@ -89,7 +89,7 @@ impl HitCounter {
         }
         let max = self.max.load();
         let is_past = match self.is_interpreted {
-            // `begin_run()` decides.
+            // If not all runs have begun, `begin_run()` decides.
             true => self.began.load() >= max,
             false => nth >= max && (max == 0 || !self.replace_missed()),
         };
@@ -103,6 +103,7 @@ impl HitCounter {
     fn replace_missed(&self) -> bool {
         let is_replaced = self.replaced.add(1) < self.missed();
         if !is_replaced {
+            // Subtracts 1.
             self.replaced.add(usize::MAX);
         }
         is_replaced
@@ -123,6 +124,7 @@ impl HitCounter {
     fn begin_last_run(&self, nth: usize) -> bool {
         let is_allowed = nth < self.max.load();
         if !is_allowed {
+            // Subtracts 1.
             self.began.add(usize::MAX);
         }
         self.request_detach();
@@ -143,8 +145,8 @@ impl HitCounter {
         }
     }
 
-    /// Returns true if a check was requested, and the program never runs again. Clears the request:
-    /// the point is checked again after the next one.
+    /// Returns true if a check was requested and the program never runs again. Clears the request:
+    /// the next check needs a new one.
     pub(crate) fn should_detach(&self) -> bool {
         self.detach_requested.swap(0) != 0 && self.is_used_up()
     }
@@ -169,7 +171,8 @@ impl HitCounter {
         if self.is_interpreted {
             return self.began.load();
         }
-        // These programs do not remove their point.
+        // Only interpreted programs remove their point. Others run at all these hits, except missed
+        // ones.
         let hits = self.hits().saturating_sub(self.pass).min(self.max_hits);
         let missed = self.missed().saturating_sub(self.replaced.load());
         hits.saturating_sub(missed)

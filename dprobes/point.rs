@@ -80,7 +80,7 @@ pub(crate) struct Point {
     faults: Word,
     /// 1 once the program has removed the point.
     is_removed: Word,
-    /// Runs that logged more than was kept.
+    /// Number of runs that logged more than was kept.
     truncated: Word,
     /// Unique number.
     number: usize,
@@ -123,9 +123,9 @@ impl Point {
         })
     }
 
-    /// Returns when its records are written: at once if they are wanted although the instruction
-    /// faults, or if the program logs nothing. In that case it has only records of exceptions, and
-    /// writing these at once is quicker.
+    /// Returns when its records are written: at once if the program asks for records even of
+    /// instructions that fault. Also at once if it logs nothing: it then has only records of
+    /// exceptions, and writing these at once is quicker.
     pub(crate) fn write_time(&self) -> WriteTime {
         match self.logs && !self.definition.log_on_fault {
             true => WriteTime::AfterInsn,
@@ -142,7 +142,7 @@ impl Point {
     }
 
     /// Returns true if its program may change where execution continues.
-    pub(crate) fn moves(&self) -> bool {
+    pub(crate) fn may_move_ip(&self) -> bool {
         self.code.contains(&Insn::register(Op::PopR, Register::Ip))
     }
 
@@ -173,7 +173,7 @@ impl Point {
         }
         let next = self.run_in_kernel(&mut ctx.again(), commit);
         if next != Next::Continue {
-            // Neither the instruction nor the post handler is executed.
+            // Neither the instruction nor the post handler will be executed.
             self.complete();
         }
         next
@@ -207,11 +207,11 @@ impl Point {
         }
     }
 
-    /// Counts a hit. Returns true if the hit is done: its program does not run, or was simple
-    /// enough to be finished ctx. Returns false if the program has to be run.
+    /// Counts a hit. Returns true if the hit is done: the program does not run at it, or was simple
+    /// enough to be executed here. Returns false if the program has to be run.
     ///
-    /// Functions that are not inlined do not get the registers, so that the registers need not be
-    /// in memory.
+    /// The registers are not passed to functions that are not inlined, and so need not be in
+    /// memory.
     #[inline(always)]
     fn try_simple<R: Registers>(&self, mut regs: R, commit: Commit) -> bool {
         if self.counter.skips_hit() {
@@ -228,14 +228,14 @@ impl Point {
             Strategy::Count(one) => one.add(&ctx),
             Strategy::Counts => count(&self.code, &ctx),
             Strategy::Tally(tally) => return tally.count(&ctx),
-            // Not at a watchpoint: the reads of a program may hit it.
-            Strategy::Pair(plain) if R::IS_ALONE => {
+            // Only at a kprobe: a program's reads may hit a watchpoint.
+            Strategy::Pair(plain) if R::CANNOT_NEST => {
                 return self.log::<Pair, R>(plain, &ctx, commit)
             }
-            Strategy::Word(plain) if R::IS_ALONE => {
+            Strategy::Word(plain) if R::CANNOT_NEST => {
                 return self.log::<OfWords<1>, R>(plain, &ctx, commit);
             }
-            Strategy::TwoWords(plain) if R::IS_ALONE => {
+            Strategy::TwoWords(plain) if R::CANNOT_NEST => {
                 return self.log::<OfWords<2>, R>(plain, &ctx, commit);
             }
             _ => return false,
@@ -243,8 +243,8 @@ impl Point {
         true
     }
 
-    /// Builds the record of a plain program. Returns false if nothing was done, and the program has
-    /// to be run.
+    /// Builds the record of a program that only logs. Returns false, and does nothing, if the
+    /// program has to be run.
     #[inline(always)]
     fn log<F: Form, R: Registers>(
         &self,
@@ -277,7 +277,7 @@ impl Point {
         regs.next
     }
 
-    /// Keeps the record of a plain program on this CPU, if no other record waits there.
+    /// Keeps the record of a program that only logs on this CPU, if no other record waits there.
     #[inline(always)]
     fn keep_plain<F: Form, R: Registers>(
         &self,
@@ -300,7 +300,7 @@ impl Point {
         false
     }
 
-    /// Drops the record of an instruction that did not complete.
+    /// Drops this CPU's records of instructions that did not complete.
     #[cold]
     fn drop_incomplete(&self, address: usize) {
         match self.env.runtime.scratch.enter() {
@@ -343,7 +343,7 @@ impl Point {
         }
         if outcome.end != End::Exit || !outcome.is_empty() {
             if outcome.end != End::Exit {
-                self.note_end(outcome.end);
+                self.handle_abnormal_end(outcome.end);
             }
             if !outcome.is_empty() {
                 let commit = match has_exit_action(outcome.end) {
@@ -422,9 +422,9 @@ impl Point {
         });
     }
 
-    /// Notes the end of a run without a normal exit.
+    /// Counts a fault, or removes the point, after a run without a normal exit.
     #[cold]
-    fn note_end(&self, end: End) {
+    fn handle_abnormal_end(&self, end: End) {
         match end {
             End::Fault(_) => {
                 self.faults.add(1);
@@ -456,7 +456,7 @@ impl Point {
     }
 }
 
-/// Returns true if a run asks for an action at its end, after which the kernel may not continue.
+/// Returns true if a run ends with an action after which the kernel may not continue.
 #[inline(always)]
 fn has_exit_action(end: End) -> bool {
     matches!(
@@ -465,7 +465,7 @@ fn has_exit_action(end: End) -> bool {
     )
 }
 
-/// Performs the action that a run asks for at its end. `log` is the log of the run.
+/// Performs the action at the end of a run. `log` is the log of the run.
 #[cold]
 fn perform_exit_action(outcome: &Outcome, log: &[u8]) {
     match outcome.end {

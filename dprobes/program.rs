@@ -110,7 +110,7 @@ impl Program {
         if set.flags & MERGE == 0 {
             return Ok(());
         }
-        // Properties that are shown for a program have to hold for all its points.
+        // The status shows these properties once for a program, so all its points must share them.
         let why = if self.header.kind != header.kind {
             "is of another kind than the points that are added"
         } else if (self.set.flags ^ set.flags) & UNSAFE_WRITES != 0 {
@@ -188,7 +188,8 @@ impl ProgramPoint {
         Attachment::new(&self.location, &self.point, self.opcodes)
     }
 
-    /// Takes the attachment in a module that was loaded again or is about to be unloaded.
+    /// Takes the attachment of a point in a module that was loaded again or is about to be
+    /// unloaded.
     pub(crate) fn detach_from_module(&mut self) -> Option<Attachment> {
         match self.attachment {
             Attachment::Detached(_) => None,

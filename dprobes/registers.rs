@@ -15,8 +15,8 @@ use crate::raw::regs::Regs;
 
 /// Registers where a point was hit.
 pub(crate) trait Registers {
-    /// True if no other hit of this kind can nest in this one on the same CPU.
-    const IS_ALONE: bool;
+    /// True if no hit of this kind can nest in another one on the same CPU.
+    const CANNOT_NEST: bool;
 
     /// Returns the value of a saved register.
     fn get(&self, register: Register) -> Option<u64>;
@@ -27,7 +27,7 @@ pub(crate) trait Registers {
 }
 
 impl Registers for Regs<'_> {
-    const IS_ALONE: bool = false;
+    const CANNOT_NEST: bool = false;
 
     fn get(&self, register: Register) -> Option<u64> {
         Regs::get(self, register)
@@ -106,7 +106,7 @@ const _: () = assert!(SAVED[Register::Ip.number() as usize].is_none());
 
 impl Registers for KernelRegs<'_, '_> {
     // Kprobes are not hit within a handler of one.
-    const IS_ALONE: bool = true;
+    const CANNOT_NEST: bool = true;
 
     #[inline(always)]
     fn get(&self, register: Register) -> Option<u64> {
@@ -124,7 +124,7 @@ impl Registers for KernelRegs<'_, '_> {
 }
 
 impl Registers for KernelRegsMut<'_, '_> {
-    const IS_ALONE: bool = true;
+    const CANNOT_NEST: bool = true;
 
     #[inline(always)]
     fn get(&self, register: Register) -> Option<u64> {

@@ -116,11 +116,11 @@ impl Registry {
     }
 
     /// Publishes and begins all programs of a set. Drops refused and replaced programs after
-    /// unlocking the registry: dropping waits for handlers, and other callers should not have to.
+    /// unlocking the registry: dropping waits for handlers, which would delay other callers.
     fn publish(&self, mut new: KVVec<Program>, set: SetHeader) -> Result<(), CommandError> {
         let mut old = KVVec::with_capacity(new.len(), GFP_KERNEL)?;
         let mut programs = self.programs.lock();
-        // Checked again, as opening files may have taken any time. The new points have not begun.
+        // Checked again, as opening files may have taken long. The new points have not begun yet.
         may_begin(set)?;
         // Steps that may fail are done first.
         for program in &mut new {
@@ -129,14 +129,14 @@ impl Registry {
                 loaded.accepts(&program.header, set)?;
                 if set.flags & MERGE != 0 {
                     if !Arc::ptr_eq(&loaded.locals, &program.locals) {
-                        let text = "has come while points for it were made";
+                        let text = "was loaded while points for it were built";
                         return Err(CommandError::program(EBUSY, &*program.name, text));
                     }
                     loaded.points.reserve(program.points.len(), GFP_KERNEL)?;
                 }
             }
             if program.is_of_module() {
-                // Not before: until here modules may have been loaded and unloaded.
+                // Under the lock: before it was taken, modules may have been loaded and unloaded.
                 for point in &mut program.points {
                     point.attachment = point.attach_in_module(&program.name)?;
                 }
@@ -177,7 +177,7 @@ impl Registry {
         drop(programs);
         // Waits for handlers, without the lock that other callers need.
         drop(removed);
-        // The work item may have taken some of its attachments before; this waits for them, too.
+        // The work item may have taken some attachments before and be detaching them: waits for it.
         worker::flush();
         Ok(())
     }

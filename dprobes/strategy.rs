@@ -29,11 +29,11 @@ use crate::runtime::Output;
 
 /// Strategy to run the program of a point.
 pub(crate) enum Strategy {
-    /// Counts once, and does nothing else.
+    /// Increments one variable and does nothing else.
     Count(Count),
-    /// Only counts.
+    /// Only increments variables.
     Counts,
-    /// Only counts, in a variable with a computed index.
+    /// Only increments a variable with a computed index.
     Tally(Tally),
     /// Only logs 16 bytes of memory.
     Pair(Plain),
@@ -43,7 +43,7 @@ pub(crate) enum Strategy {
     TwoWords(Plain),
     /// Only logs, in another form.
     Steps(Plain),
-    /// Is interpreted: all other programs.
+    /// Does anything else: is interpreted.
     Interpret,
 }
 

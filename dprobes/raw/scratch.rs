@@ -22,7 +22,7 @@ pub(crate) trait PendingRecords: Zeroable {
     fn clear(&mut self);
 }
 
-/// Scratch memory of a CPU.
+/// Scratch memory and pending records of a CPU.
 struct CpuScratch<P> {
     is_busy: UnsafeCell<bool>,
     /// True if `pending` must be cleared before its next use.
@@ -84,7 +84,7 @@ impl<P: PendingRecords> Scratch<P> {
         // SAFETY: By the type invariant it lives as long as `self`.
         let scratch = unsafe { &*scratch };
         let is_busy = scratch.is_busy.get();
-        // SAFETY: Only this CPU uses the flag. An interrupt in between restores its value.
+        // SAFETY: Only this CPU uses the flag, and an interrupting hit restores its value.
         if unsafe { is_busy.read_volatile() } {
             return None;
         }
@@ -119,8 +119,8 @@ impl<P: PendingRecords> ScratchGuard<'_, P> {
         };
         // SAFETY: Only this CPU uses the flag, with single loads and stores; preemption is off.
         if unsafe { is_stale.read_volatile() } {
-            // SAFETY: As above. If a hit sets the flag in between, it wants the records dropped
-            // that are dropped here.
+            // SAFETY: As above. A hit that sets the flag in between asks for dropping the same
+            // records as this call.
             unsafe { is_stale.write_volatile(false) };
             pending.clear();
         }

@@ -2,7 +2,7 @@
 
 //! Watchpoints: debug registers of all CPUs, by `<linux/hw_breakpoint.h>` (`watch.c`).
 //!
-//! Contexts: callbacks as an NMI's, with interrupts off; the rest process.
+//! Contexts: callbacks as in an NMI, with interrupts off; the rest process.
 
 use ferro_dprobes_core::PointKind;
 use kernel::bindings;
@@ -86,7 +86,7 @@ impl<H: WatchHandler> Watch<H> {
                 (&raw const *handler).cast_mut().cast(),
             )
         };
-        // SAFETY: Only looks at the pointer.
+        // SAFETY: The function only compares the pointer; it does not dereference it.
         to_result(unsafe { bindings::ferro_dprobes_watch_error(watch) })?;
         // INVARIANT: The registration has succeeded.
         Ok(Self {
@@ -96,7 +96,7 @@ impl<H: WatchHandler> Watch<H> {
         })
     }
 
-    /// Unregisters it, which frees its debug register; handlers may still be running.
+    /// Unregisters the watchpoint, which frees its debug register. Handlers may still be running.
     pub(crate) fn release(&self) {
         self.unregister(&Batch::new());
     }
@@ -112,8 +112,7 @@ impl<H: WatchHandler> Watch<H> {
         if any {
             // SAFETY: No requirement.
             unsafe { bindings::ferro_dprobes_watch_sync() };
-            // The iterator may have other watchpoints now: `finish()` skips those of other
-            // batches.
+            // The second pass may yield other watchpoints: `finish()` skips them.
             watches.for_each(|watch| watch.stage.finish(&batch));
         }
     }
