@@ -2,8 +2,8 @@
 /*
  * Counts how often CPUs become idle: an exit in C on the hook of samples/gkhi_switch.rs.
  *
- * It is compiled for two of the hook's three parameters, which is enough. The counts are printed
- * when the module is unloaded.
+ * The exit takes only the first two of the hook's three parameters. The counts are printed when the
+ * module is unloaded.
  */
 #include <linux/atomic.h>
 #include <linux/gkhi.h>

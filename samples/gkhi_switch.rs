@@ -25,15 +25,17 @@ module! {
 }
 
 define_hook! {
-    /// Fires when a CPU switches from the task `prev` to the task `next`; 0 is its idle task.
-    /// Interrupts are off and the run queue is locked: exits must not wake up a task.
+    /// Fires when a CPU switches from the task with the PID `prev` to the task with the PID `next`;
+    /// 0 is the idle task. Interrupts are off and the run queue is locked: exits must not wake a
+    /// task.
     static TASK_SWITCH: TaskSwitch<'a> =
         c"task_switch" in Atomic(prev: i32, next: i32, preempted: bool);
 }
 
-struct Place;
+/// Probe handler that fires the hook.
+struct HookSite;
 
-impl SchedSwitch for Place {
+impl SchedSwitch for HookSite {
     fn switch(&self, event: &Switch) {
         hook!(TASK_SWITCH, event.prev.pid, event.next.pid, event.preempt);
     }
@@ -41,7 +43,7 @@ impl SchedSwitch for Place {
 
 struct SwitchHook {
     // Dropped in this order.
-    _probe: SchedSwitchProbe<Place>,
+    _probe: SchedSwitchProbe<HookSite>,
     _hook: RegisteredHook,
 }
 
@@ -49,7 +51,7 @@ impl kernel::Module for SwitchHook {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let hook = RegisteredHook::register(&TASK_SWITCH)?;
         Ok(Self {
-            _probe: SchedSwitchProbe::register(Arc::new(Place, GFP_KERNEL)?)?,
+            _probe: SchedSwitchProbe::register(Arc::new(HookSite, GFP_KERNEL)?)?,
             _hook: hook,
         })
     }

@@ -3,8 +3,8 @@
 //! Sample: the kretprobes example of the kprobes document.
 //!
 //! Probes the return of the function that opens files. Counts the calls that fail, and writes the
-//! first of them to the log. A line has the name, read from the memory of the process, and the
-//! directory that it is relative to.
+//! first of them to the log. Each line has the file's name, read from the memory of the process,
+//! and the descriptor of the directory that the name is relative to.
 #![deny(unsafe_code)]
 
 use ferro_kprobe::Argument;
@@ -56,8 +56,8 @@ impl RetprobeHandler for Opens {
         let value = i32::from_register(ctx.return_value());
         if value < 0 && self.failures.fetch_add(1, Relaxed) < self.reports {
             let dir = i32::from_register(data.dir);
-            // The function has read the name, so that it is mapped now. At the entry it need not
-            // have been.
+            // The name is read here, not at the entry: the function has read it, so its page is
+            // mapped now.
             let mut name = [0; 64];
             match ctx.user_str(UserPtr::from_register(data.name), &mut name) {
                 Ok(name) => {
@@ -70,7 +70,7 @@ impl RetprobeHandler for Opens {
     }
 }
 
-/// Registers with the first arguments.
+/// First arguments of a call, as in the registers at its entry.
 #[derive(Clone, Copy, Zeroable)]
 struct Arguments {
     dir: usize,

@@ -5,15 +5,15 @@
 //! debugfs `readtest/` has the controls of every relay application, and:
 //!
 //! - `event_n`, `event_size`: number of events that a test writes, and their size in bytes;
-//! - `overwrite`: 1 if the next channel overwrites; the same as `mode`;
+//! - `overwrite`: 1 if the next channel overwrites old records; sets `mode`, too;
 //! - `start_test`: writing 1 writes the events on the caller's CPU. The write returns when all are
 //!   written or a signal is pending (-EINTR). Several callers may write at the same time;
 //! - `test_done`: 1 if no test is running;
-//! - `write_count`, `write_byte_count`: number of events that found room, and of their bytes, since
-//!   0 was written to one of these files.
+//! - `write_count`, `write_byte_count`: numbers of events that found room, and of their bytes.
+//!   Writing 0 to one of these files resets both.
 //!
-//! Byte `j` of event `i` is `i + j`, cut to eight bits; with four bytes or more, the first four are
-//! `i`, in native byte order.
+//! Byte `j` of event `i` is `i + j`, cut to eight bits. In events of four bytes or more, the first
+//! four bytes are `i` in native byte order.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -44,9 +44,9 @@ module! {
     license: "GPL v2",
 }
 
-/// Most bytes of an event.
+/// Maximum size of an event, in bytes.
 const MAX_SIZE: usize = 1 << 20;
-/// Most events of a test.
+/// Maximum number of events of a test.
 const MAX_COUNT: usize = 1 << 32;
 
 /// State of the tests.
@@ -89,7 +89,7 @@ impl Tests {
     }
 }
 
-/// Fills in event `number`.
+/// Fills the buffer with event `number`.
 fn fill(event: &mut [u8], number: usize) {
     let [low, ..] = number.to_le_bytes();
     let mut value = low;
@@ -132,6 +132,7 @@ struct KnobFile {
 
 static KNOB_FILES: FileTable<Shared<KnobFile>> = FileTable::new(this_module::<ReadTest>());
 
+/// Parses a number from user space. Errors: -EINVAL if it is 0, -ERANGE if it is above `max`.
 fn number(from: &UserSrc, max: usize) -> Result<usize> {
     match from.number()? {
         0 => Err(EINVAL),

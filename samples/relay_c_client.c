@@ -117,7 +117,7 @@ static int remove_buf_file(struct dentry *dentry)
 {
 	char name[NAME_MAX + 1];
 
-	/* They use the buffer, too, and have to be removed while it exists. */
+	/* These files use the buffer, so they are removed while it exists. */
 	snprintf(name, sizeof(name), "%pd.produced", dentry);
 	debugfs_lookup_and_remove(name, dir);
 	snprintf(name, sizeof(name), "%pd.consumed", dentry);
@@ -183,7 +183,7 @@ static const struct file_operations mode_fops = {
 
 static int __init relay_c_client_init(void)
 {
-	/* subbuf_start_reserve() requires this, and a line has to fit after it. */
+	/* A sub-buffer has to hold the reserved head and a line after it. */
 	if (subbuf_size < sizeof(unsigned int) + LINE_MAX_LEN) {
 		pr_err("a sub-buffer of %u bytes holds no line\n", subbuf_size);
 		return -EINVAL;
@@ -211,7 +211,7 @@ static int __init relay_c_client_init(void)
 
 static void __exit relay_c_client_exit(void)
 {
-	/* No process can write after this has returned. */
+	/* Waits for running writes; no process can write to the channel afterwards. */
 	debugfs_lookup_and_remove("log", dir);
 	relay_close(chan);
 	debugfs_remove(dir);

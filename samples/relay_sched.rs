@@ -5,9 +5,9 @@
 //! Drain it with `ferrotrace relay record /sys/kernel/debug/relay_sched/cpu -o OUT` and print it
 //! with `ferrotrace relay merge OUT`. Writing 0 to `enabled` stops recording.
 //!
-//! With `reserved=1 overwrite=1` the module is a flight recorder. After a crash `ferrotrace recover
-//! relay_sched -o OUT` recovers the last switches before it. The kernel's command line has to have
-//! `reserve_mem=8M:4096:relay_sched`.
+//! With `reserved=1 overwrite=1` the module is a flight recorder: after a crash, `ferrotrace
+//! recover relay_sched -o OUT` recovers the last switches before the crash. This needs
+//! `reserve_mem=8M:4096:relay_sched` on the kernel's command line.
 #![deny(unsafe_code)]
 
 use ferro_fast_relay as fast_relay;
@@ -45,7 +45,7 @@ module! {
         },
         n_subbufs: usize {
             default: 8,
-            description: "Sub-buffers of a CPU",
+            description: "Sub-buffers of each CPU",
         },
         overwrite: bool {
             default: false,
@@ -87,7 +87,7 @@ format:
 \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;
 ";
 
-/// Channel of either kind.
+/// Relay channel or fast relay channel, as the parameters choose.
 enum Channel {
     Relay(relay::Channel),
     Fast(fast_relay::Channel),
@@ -151,7 +151,7 @@ impl Channel {
     }
 }
 
-/// Target of the probe.
+/// Probe handler that writes the records.
 struct Recorder {
     enabled: ARef<Shared<Enabled>>,
     channel: Channel,
@@ -174,7 +174,7 @@ impl SchedSwitch for Recorder {
     }
 }
 
-/// File `enabled`.
+/// Content of the file `enabled`: true while switches are recorded.
 struct Enabled(Atomic<bool>);
 
 static ENABLED_FILE: FileTable<Shared<Enabled>> = FileTable::new(this_module::<RelaySched>());

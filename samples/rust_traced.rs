@@ -68,7 +68,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// Counts a write of at most [`CHUNK`] bytes; called once for each.
+    /// Counts the text of one write, at most [`CHUNK`] bytes.
     #[inline(never)]
     fn text(&mut self, text: &[u8]) {
         for &byte in text {
@@ -84,20 +84,20 @@ impl Totals {
         }
     }
 
-    /// Counts a word; called once for each.
+    /// Counts one word.
     #[inline(never)]
     fn word(&mut self) {
         self.words = self.words.saturating_add(1);
     }
 
-    /// Counts a line; called once for each.
+    /// Counts one line.
     #[inline(never)]
     fn line(&mut self) {
         self.lines = self.lines.saturating_add(1);
     }
 }
 
-/// Most bytes of a write.
+/// Maximum number of bytes that a write takes.
 const CHUNK: usize = 256;
 
 #[pin_data]
@@ -119,7 +119,7 @@ impl MiscDevice for Counter {
         )
     }
 
-    /// Counts the text, and drops it.
+    /// Counts the text without keeping it.
     fn write_iter(kiocb: Kiocb<'_, Self::Ptr>, from: &mut IovIterSource<'_>) -> Result<usize> {
         let mut chunk = [0; CHUNK];
         let count = from.copy_from_iter(&mut chunk);
