@@ -71,7 +71,7 @@ static MEMORIES: StaticMutex<Memories> = static_mutex!(
 /// The open channels in persistent memory, for [`dump`].
 static OPEN: [RcuSlot<Shared<OpenMemory>>; NAMES] = [const { RcuSlot::new() }; NAMES];
 
-/// Set by a panic, which makes the last seals.
+/// Set by a panic: its seals are final, and later calls make none.
 static PANICKED: Atomic<bool> = Atomic::new(false);
 
 struct Memories {

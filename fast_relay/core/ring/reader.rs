@@ -48,7 +48,7 @@ impl Ring {
     }
 
     /// Finds the first unread bytes after `position`, without padding. Returns their start and the
-    /// bytes, or the position to which the reader can advance if there are none.
+    /// bytes. If there are none, returns the position that the reader can advance to.
     ///
     /// `padded(index)` is the start of the last padding that [`LocalWords::pad`] has recorded for
     /// that sub-buffer; it may be from an earlier round.

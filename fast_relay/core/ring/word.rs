@@ -70,7 +70,7 @@ pub trait Words {
     fn stalled(&self) -> u64;
     /// Loads the reader's position, with acquire: the memory before it is free.
     fn consumed(&self) -> u64;
-    /// Loads the number of bytes for which the reader waits.
+    /// Loads the number of bytes that the reader waits for.
     fn watermark(&self) -> u64;
 }
 

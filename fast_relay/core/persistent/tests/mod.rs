@@ -327,7 +327,7 @@ fn a_torn_record_without_a_mark_is_told() {
     }
 }
 
-/// Records after a seal for which other CPUs do not wait.
+/// Tests that records are found that another CPU has written after the seal.
 #[test]
 fn records_after_a_seal_are_found() {
     let image = Image::new(1, 256, 4, true);
