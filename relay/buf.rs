@@ -57,10 +57,12 @@ pub(crate) struct Buf {
     memory: PageBuf,
     padding: KVVec<Atomic<usize>>,
     dentry: SetOnce<Dentry>,
-    /// Set while the writer is inside the current sub-buffer; clear while it waits to enter.
+    /// Set while the writer is inside a sub-buffer; clear while it waits to enter the next one.
     /// Written with release by the owner of the CPU, pairs with the acquire in `view()`.
     inside: Atomic<bool>,
+    /// Number of times that no sub-buffer was free. `abi.full_count` has the lower half.
     full: Atomic<u64>,
+    /// Number of records that were too large. `abi.big_count` has the lower half.
     big: Atomic<u64>,
     /// Serialises [`Buf::try_write`], [`Buf::try_switch`] and [`Buf::flush`].
     pub(crate) writing: OwnerLock,
@@ -266,7 +268,7 @@ impl Buf {
         let index = geometry.index(produced);
         let new = self.abi.start.wrapping_add(geometry.start(index).get());
         let old = self.abi.data.load(Relaxed);
-        // With a count of 0, no sub-buffer was entered: the first one was lent at the reset.
+        // A count of 0 means that no sub-buffer was entered: the first one was lent at the reset.
         let prev = match produced {
             0 => core::ptr::null_mut(),
             _ => old,
@@ -313,7 +315,7 @@ impl Buf {
             .unwrap_or(!full);
         // One exchange: a write that interrupts must never find room here.
         let offset = self.abi.offset.xchg(blocked, Relaxed);
-        // A client may add to the offset instead of setting it; its bytes follow `blocked` then.
+        // A client may add to the offset instead of setting it, and has then added to `blocked`.
         (may_enter, offset.checked_sub(blocked).unwrap_or(offset))
     }
 

@@ -299,8 +299,8 @@ impl Channel {
     #[inline]
     fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room) -> usize) -> Result<(), Dropped> {
         let written = with_irqs_off(|irqs| {
-            // A kernel lock that `fill` drops may turn interrupts on. This guard then still keeps
-            // the task on its CPU.
+            // A kernel lock that `fill` drops may turn interrupts on. This guard keeps the task on
+            // its CPU even then.
             let _preempt = PreemptOff::new();
             let Some(_writing) = self.0.handle.enter(irqs) else {
                 return false;

@@ -166,7 +166,8 @@ mod suite {
         Ok(())
     }
 
-    /// Drops the kernel's own guard within our section: it counts, and so turns interrupts on.
+    /// Drops the kernel's own guard within a record. The kernel counts only its own guards, so this
+    /// turns interrupts on.
     #[test]
     fn a_guard_of_the_kernel_that_goes_within_a_record() -> Result {
         let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;

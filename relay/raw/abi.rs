@@ -50,8 +50,9 @@ pub(crate) struct RchanBuf {
     /// Written by `Buf::close()` with release, pairs with the acquire in `Buf::is_finalized()`.
     pub(crate) finalized: Atomic<u32>,
     pub(crate) padding: *const Atomic<usize>,
-    /// Belongs to the reader, under `Buf::reading`.
+    /// Number of bytes read from the reader's sub-buffer. Changed under `Buf::reading`.
     pub(crate) bytes_consumed: Atomic<usize>,
+    /// Bytes of sub-buffers that were completed before the buffer had a file.
     pub(crate) early_bytes: Atomic<usize>,
     /// The CPU that writes; 0 for a global buffer.
     pub(crate) cpu: Atomic<u32>,
