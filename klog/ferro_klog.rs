@@ -2,8 +2,8 @@
 
 //! klog: trace statements that may stay in the code, with or without a listener.
 //!
-//! Has the functions of `<linux/klog.h>`, and their counterparts for Rust: [`klog!`], [`write()`]
-//! and [`Registration`]. See `Documentation/klog.rst`.
+//! Implements the functions of `<linux/klog.h>`, and their counterparts for Rust: [`klog!`],
+//! [`write()`] and [`Registration`]. See `Documentation/klog.rst`.
 //!
 //! `exports.rs` has the functions for C, `raw/` the current handler and the per-CPU data,
 //! `message.rs` and `registration.rs` the interface for Rust clients.

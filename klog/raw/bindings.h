@@ -18,8 +18,8 @@ extern struct mutex klog_rust_mutex;
 void ferro_klog_module_going(struct module *mod);
 
 /*
- * Returns true if a handler may be called here; ferro_klog_exit() has to follow on the same CPU.
- * Otherwise counts the message as missed.
+ * Begins a call of the handler. Returns true if the handler may be called; ferro_klog_exit() has to
+ * follow on the same CPU. Otherwise returns false and counts the message as missed.
  */
 bool ferro_klog_enter(void);
 void ferro_klog_exit(void);
