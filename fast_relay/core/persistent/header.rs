@@ -53,7 +53,7 @@ pub struct Header {
     pub overwrite: bool,
     /// Number of bytes of the text that describes the records.
     pub format_bytes: u64,
-    /// Its checksum.
+    /// Checksum of that text.
     pub format_crc: u32,
     /// The channel's name.
     pub name: Name,

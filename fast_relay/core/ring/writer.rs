@@ -49,11 +49,11 @@ pub struct Grant {
 impl Ring {
     /// Reserves `bytes` bytes (a multiple of 8), on the CPU that owns the buffer.
     ///
-    /// `stamp` is called before each attempt. So its last result is from a time when all records
-    /// before this one had been reserved, and none after it.
+    /// Calls `stamp` before each attempt. At the last call, all records before this one had been
+    /// reserved, and none after it. So the stamps are in the order of the records.
     ///
-    /// This includes the fast path; the kernel has that inlined ([`Word::next`]), and calls this
-    /// when that does not suffice.
+    /// Includes the fast path. The kernel has the fast path inlined ([`Word::next`]) and calls this
+    /// function only if it fails.
     pub fn reserve<W: LocalWords, T>(
         &self,
         words: &W,
@@ -128,8 +128,8 @@ impl Ring {
             let wake = self.stall(words, position);
             return Err(Refused::Full { wake });
         }
-        // Before the exchange: a context that interrupts after it may be refused, and this must not
-        // overwrite its value.
+        // Before the exchange: a context that interrupts after the exchange may be refused, and its
+        // value must not be overwritten.
         words.set_stalled(0);
         Ok(Grant {
             start: next,
@@ -243,8 +243,8 @@ impl Ring {
         // the next record that enters a sub-buffer during another one would find no room.
         let behind = words.committed() < self.floor(position.saturating_sub(1));
         if now != asked || behind {
-            // Sends the next reserve to the slow path, which calls this again. A loop here could be
-            // kept running by user space.
+            // Sends the next reserve to the slow path, which calls this again. User space could
+            // keep a loop here running without end.
             words.set_limit(Word::limit_at(position));
         }
         // A context that interrupted this one may have advanced past a reader's newest request.
