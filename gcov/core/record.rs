@@ -145,7 +145,7 @@ pub(super) struct Raw<'b> {
     pub(super) tag: u32,
     /// Bytes.
     len: u32,
-    /// `None` for a negative length, which means that there are none.
+    /// `None` for a negative length: all counters are zero, and left out.
     pub(super) data: Option<&'b [u8]>,
 }
 

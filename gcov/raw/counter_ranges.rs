@@ -94,12 +94,12 @@ impl Builder {
         if words == 0 {
             return Ok(());
         }
-        // `cast_signed()` is newer than the oldest compiler that the kernel takes.
+        // Not `cast_signed()`, which the oldest supported compiler lacks.
         let distance = isize::from_ne_bytes(first.wrapping_sub(self.end).to_ne_bytes()) / 8;
         let flags = GFP_KERNEL | __GFP_NOWARN;
         let ranges = &mut self.ranges.ranges;
-        // INVARIANT: `add()` has checked that these are such words; the encoding written here says
-        // the same.
+        // INVARIANT: `add()` has checked that these are words in writable data of the owner. The
+        // encoding written here describes exactly these words.
         match (i8::try_from(distance), u8::try_from(words)) {
             (Ok(distance), Ok(words)) => {
                 let [distance] = distance.to_ne_bytes();
@@ -163,7 +163,7 @@ impl Iterator for Iter<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<CounterRange> {
         let (distance, count, rest) = match self.rest {
-            // Nearly all ranges.
+            // The short form, which nearly all ranges have.
             [distance, count, rest @ ..] if *count != 0 => {
                 let distance = i8::from_ne_bytes([*distance]);
                 (i64::from(distance), u32::from(*count), rest)

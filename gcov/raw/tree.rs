@@ -100,8 +100,7 @@ pub(crate) trait Source: 'static {
     fn open(id: Id) -> Result<ARef<Shared<Self::Open>>>;
 }
 
-/// The shown tree. Hides it when dropped; if forgotten, the tree stays until the module is
-/// unloaded.
+/// The shown tree. Hides it when dropped. If leaked, the tree stays until the module is unloaded.
 pub(crate) struct DebugfsTree(());
 
 impl DebugfsTree {
