@@ -38,7 +38,7 @@ use crate::registry::Registry;
 use crate::variables::IndexRange;
 use crate::variables::ResetReport;
 
-/// Most bytes of a write.
+/// Maximum number of bytes of a write.
 const WRITE_MAX: usize = 4 << 20;
 
 /// State of an open file.
@@ -133,7 +133,7 @@ fn split_range(verb: &str) -> Option<(&str, Option<IndexRange>)> {
     Some((verb, Some(IndexRange { first, last })))
 }
 
-/// Returns the error and the previous values of variables, and the state after them.
+/// Returns the text of a reply: the error, the previous values of variables, and the state.
 fn state(registry: &Registry, reply: &Reply) -> Result<KVVec<u8>> {
     let mut text = TextBuffer::new();
     if let Some(error) = &reply.error {

@@ -49,7 +49,7 @@ impl fmt::Display for KlogStatus {
 /// Record as a line of text.
 struct RecordText<'a>(RecordHeader, [Entries<'a>; 2]);
 
-/// Most bytes of a line, newline included: `klog!` cuts longer text.
+/// Maximum number of bytes of a line, newline included: `klog!` cuts longer text.
 const LINE_MAX: usize = 1023;
 
 /// End of a line that was too long.

@@ -152,8 +152,8 @@ impl Room for ChannelRecord<'_, '_> {
     }
 }
 
-/// Builds the record of a plain program in the channel. Returns false if the program has to be run;
-/// then at most padding, which readers skip, is left in the channel.
+/// Builds the record of a program that only logs in the channel. Returns false if the program has
+/// to be run; it then leaves at most a discarded record, which readers skip.
 #[inline(always)]
 pub(crate) fn write_plain<F: Form, R: Registers>(plain: &Plain, ctx: &HitContext<'_, R>) -> bool {
     use ferro_fast_relay::Outcome;

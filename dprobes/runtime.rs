@@ -37,7 +37,7 @@ format:
 \tfield:u32 cpu;\toffset:12;\tsize:4;\tsigned:0;
 ";
 
-/// Least size of a sub-buffer: the longest record fits.
+/// Smallest size of a sub-buffer, in which the longest record fits.
 const SUBBUF_MIN: usize = RECORD_MAX.next_power_of_two();
 
 /// Length of the most frequent records: with an entry of 16 bytes of memory, or of two words.
@@ -92,9 +92,9 @@ impl Runtime {
         self.next_point_number.add(1)
     }
 
-    /// Takes all records of the current task, once a probed instruction in user space was executed
-    /// or not. Writes the records of the instruction at `address` if it was executed; drops the
-    /// rest.
+    /// Takes all records of the current task, after a probed instruction in user space was executed
+    /// or abandoned. If the instruction at `address` was executed, writes its records. Drops the
+    /// others.
     pub(crate) fn complete_in_task(&self, address: usize, is_executed: bool) {
         let task = current::task();
         while let Some(pending) = self.task_records.take(task) {

@@ -82,7 +82,7 @@ impl ProgramPoint {
         }
     }
 
-    /// Returns the address if known and not shown by the location; else 0.
+    /// Returns the address if it is known and the location does not show it; else 0.
     fn address(&self) -> usize {
         match self.point.watch_request() {
             Some(request) => request.watched(),

@@ -21,13 +21,13 @@ use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::SpinLock;
 
-/// Number of lists, over which tasks are spread.
+/// Number of lists that the tasks are spread over.
 const LISTS: usize = 64;
 
 /// Low bits of a task's address that are the same for nearly all tasks.
 const SAME_BITS: u32 = 6;
 
-/// CpuRecords record.
+/// Pending record of a hit in user space.
 pub(crate) struct TaskRecord {
     /// Address of the task.
     task: usize,
@@ -40,7 +40,7 @@ pub(crate) struct TaskRecord {
     pub(crate) record: KVec<u8>,
 }
 
-/// CpuRecords records of all tasks.
+/// Pending records of all tasks.
 #[pin_data]
 pub(crate) struct TaskRecords {
     /// Number of records.

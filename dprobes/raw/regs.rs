@@ -48,7 +48,7 @@ impl Regs<'_> {
     /// Returns the registers that the current thread had when it left user space; `None` for a
     /// thread of the kernel.
     pub(crate) fn of_user() -> Option<Self> {
-        // SAFETY: Looks at the current task.
+        // SAFETY: No requirement. The function reads fields of the current task.
         let regs = unsafe { bindings::ferro_dprobes_user_regs() };
         // SAFETY: They are at the top of the current thread's stack, and stay as long as it is in
         // the kernel. Other threads access them only while the thread is stopped.
@@ -104,8 +104,8 @@ impl Regs<'_> {
     pub(crate) fn set(&mut self, _permission: &Permission, register: Register, value: u64) -> bool {
         match self.word(register) {
             Some(word) if register.is_writable() => {
-                // SAFETY: By the type invariant the word is live; the user may change any register
-                // in any way.
+                // SAFETY: By the type invariant the word is live. The user who loaded the program
+                // has the permission to change registers, and answers for the effects.
                 unsafe { word.write_volatile(value as usize) };
                 true
             }

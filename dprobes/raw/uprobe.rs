@@ -68,10 +68,10 @@ impl<H: UprobeHandler> UserProbe<H> {
                 // SAFETY: The pointer is to the structure that is being initialised.
                 let consumer = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).consumer });
                 // SAFETY: The file, which this owns, keeps the inode. The consumer is pinned, and
-                // stays until `drop()` has unregistered it. The handler takes it for the field of
-                // this structure, which it is, and whose `handler` is initialised.
+                // stays until `drop()` has unregistered it. The callback requires it to be the
+                // field of such a structure with an initialised `handler`, and it is.
                 let uprobe = unsafe { bindings::uprobe_register(inode, offset, 0, consumer) };
-                // SAFETY: Only looks at the pointer.
+                // SAFETY: The function only compares the pointer; it does not dereference it.
                 to_result(unsafe { bindings::ferro_dprobes_uprobe_error(uprobe) })?;
                 // INVARIANT: The registration has succeeded.
                 uprobe
@@ -92,7 +92,7 @@ impl<H: UprobeHandler> UserProbe<H> {
         if any {
             // SAFETY: No requirement.
             unsafe { bindings::uprobe_unregister_sync() };
-            // The iterator may have other probes now: `finish()` skips other batches.
+            // The second pass may yield probes of other batches: `finish()` skips them.
             probes.for_each(|probe| probe.stage.finish(&batch));
         }
     }

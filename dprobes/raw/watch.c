@@ -139,7 +139,7 @@ void ferro_dprobes_unwatch(struct ferro_dprobes_watch *watch)
 {
 	unsigned int cpu;
 
-	/* From here on the hotplug callbacks do not find it. */
+	/* From this point the hotplug callbacks do not find the watchpoint. */
 	scoped_guard(mutex, &watches_lock)
 		list_del(&watch->node);
 	for_each_possible_cpu(cpu)

@@ -112,7 +112,7 @@ impl<H: WatchHandler> Watch<H> {
         if any {
             // SAFETY: No requirement.
             unsafe { bindings::ferro_dprobes_watch_sync() };
-            // The second pass may yield other watchpoints: `finish()` skips them.
+            // The second pass may yield watchpoints of other batches: `finish()` skips them.
             watches.for_each(|watch| watch.stage.finish(&batch));
         }
     }
