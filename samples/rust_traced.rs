@@ -58,7 +58,7 @@ impl kernel::InPlaceModule for RustTraced {
     }
 }
 
-/// Counts of the text that was written to an open file.
+/// Counts of lines, words and bytes written to an open file.
 #[derive(Default)]
 struct Totals {
     lines: u64,
