@@ -2,7 +2,8 @@
 
 //! Records of a CPU that wait until the probed instruction is executed.
 //!
-//! At an ftrace site records do not wait: its instruction cannot fault.
+//! An ftrace site cannot fault: a record waits there only if the program may change the instruction
+//! pointer.
 //!
 //! All points of an instruction are called before it, and again after it, so each of them may have
 //! a record. If the instruction faults, no point is called after it, and the records stay. Before
