@@ -31,7 +31,7 @@ impl Location {
     pub(crate) fn new(kind: ModuleKind, name: &CStr, point: &PointRef<'_>) -> Result<Self> {
         let offset = point.point.offset;
         let symbol = point.symbol;
-        // A C string is formatted with escapes for what is not ASCII, which no file has as its name.
+        // A C string is formatted with escapes for bytes that are not ASCII: no file has that name.
         let name = name.to_str().map_err(|_| EINVAL)?;
         Ok(match kind {
             _ if point.point.is_later => Self::Later,
