@@ -26,6 +26,7 @@ ROOTS = [
     # callbacks of ftrace, and handlers of uprobes
     r"^ferro_ftrace::raw::(tracer_set|tracer)::callback::<",
     r"^(ferro_ftrace_call_node|data_func|call_set)$",
+    r"::Fprobe<.*>>::(entry|exit)$",
     r"::UserProbe<.*>>::handle$",
     r"UprobeHandler>::hit$",
     r"^<dprobes_engine::point::Point>::(run|keep_\w+|commit\w*|complete|drop_incomplete)",
