@@ -19,6 +19,7 @@ use crate::control::state;
 use crate::user;
 
 pub const CASES: &[Case] = &[
+    ("files.not_ascii", not_ascii),
     ("files.replaced", replaced),
     ("files.is_current", is_current),
     ("files.copied_up", copied_up),
@@ -93,6 +94,15 @@ impl Drop for Following {
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
+}
+
+/// Probes a file with letters in its name that are not ASCII.
+fn not_ascii() {
+    let file = Copied::new("größe");
+    user::program(file.path(), &COUNTS).load();
+    file.calls(5);
+    assert_eq!(state().number("hits"), 5);
+    crate::control::remove_all();
 }
 
 /// Replaces the file: the new file of this name is not probed. A process that runs the old file
