@@ -92,7 +92,8 @@ impl Probe {
     /// # Examples
     ///
     /// ```
-    /// use ferro_core::insn::{Insn, Unprobeable, Probe};
+    /// use ferro_core::insn::Insn;
+    /// use ferro_kprobes_core::{Probe, Unprobeable};
     ///
     /// let mov = Insn::decode(&[0x48, 0x89, 0xe5]).unwrap();
     /// assert_eq!(Probe::of(&mov), Probe::Boost);

@@ -20,7 +20,8 @@ pub enum RelocateError {
 /// # Examples
 ///
 /// ```
-/// use ferro_core::insn::{relocate, Insn};
+/// use ferro_core::insn::Insn;
+/// use ferro_kprobes_core::relocate;
 ///
 /// // lea 0x10(%rip), %rax
 /// let insn = Insn::decode(&[0x48, 0x8d, 0x05, 0x10, 0, 0, 0]).unwrap();
