@@ -199,8 +199,14 @@ mod tests {
             ("__ubsan_handle_shift_out_of_bounds", None),
             ("rust_helper_rcu_read_lock", Some(Reason::Own)),
             ("_RNvNtCs1_10ferro_core4insn6decode", Some(Reason::Own)),
-            ("_RNvNtCs1_18ferro_dprobes_core6interp3run", Some(Reason::Own)),
-            ("_RNvNtCs1_21ferro_fast_relay_core4ring7reserve", Some(Reason::Own)),
+            (
+                "_RNvNtCs1_18ferro_dprobes_core6interp3run",
+                Some(Reason::Own),
+            ),
+            (
+                "_RNvNtCs1_21ferro_fast_relay_core4ring7reserve",
+                Some(Reason::Own),
+            ),
             ("_RNvNtCs1_18ferro_kprobes_core5probe2of", Some(Reason::Own)),
             ("_RNvNtCs1_6kernel4list3add", None),
             // Suffixes of compilers and the linker.
