@@ -35,7 +35,7 @@ impl kernel::Module for Client {
         let slots = RingSlots::new()?;
         slots.publish(memory);
         let channel = Channel::builder(c"ring_words").open()?;
-        channel.inner.slots.publish(memory); //~ E0616 private
+        channel.state.slots.publish(memory); //~ E0616 private
         Ok(Self)
     }
 }
