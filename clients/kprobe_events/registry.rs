@@ -10,6 +10,7 @@ use core::iter::Peekable;
 
 use ferro_fast_relay::Channel;
 use ferro_kprobe::ProbeError;
+use ferro_kprobe_events_core::numbers::next_free;
 use ferro_kprobe_events_core::probe_args::Args;
 use ferro_kprobe_events_core::probe_command::lines;
 use ferro_kprobe_events_core::probe_command::Command;
@@ -124,15 +125,14 @@ pub(crate) struct Probes {
 }
 
 impl State {
-    /// Claims a name, and the free number that has been unused for the longest time. The number is
-    /// not 0.
+    /// Claims a name, and the next free number, which is not 0. `start` was the last number before
+    /// the chunk that is being added.
     ///
     /// Errors: -EEXIST, -ENOSPC, -ENOMEM.
-    fn claim(&mut self, name: Name) -> Result<u16> {
+    fn claim(&mut self, name: Name, start: u16) -> Result<u16> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let mut numbers = (1..=u16::MAX).map(|n| self.last.wrapping_add(n));
-        let is_free = |number: &u16| *number != 0 && self.entries.get(number).is_none();
-        let number = numbers.find(is_free).ok_or(ENOSPC)?;
+        let is_used = |number| self.entries.get(&number).is_some();
+        let number = next_free(start, self.last, is_used).ok_or(ENOSPC)?;
         match self.names.entry(name) {
             RBTreeEntry::Occupied(_) => return Err(EEXIST),
             RBTreeEntry::Vacant(free) => free.insert(number, room),
@@ -283,8 +283,9 @@ impl Probes {
         let mut prepared = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut requests = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut result = Ok(());
+        let start = state.last;
         for new in some {
-            let one = self.prepare(state, new);
+            let one = self.prepare(state, new, start);
             let pushed = one.and_then(|(one, fetch, output)| {
                 claimed.push_within_capacity(one).map_err(|_| ENOMEM)?;
                 let rest = (new.kind, fetch, output);
@@ -323,8 +324,13 @@ impl Probes {
         refusal.map_or(result, Err)
     }
 
-    /// Prepares a probe for registration and claims its name.
-    fn prepare(&self, state: &mut State, new: &New<'_>) -> Result<(Claimed, Fetch, Output)> {
+    /// Prepares a probe for registration and claims its name; `start` as for [`State::claim`].
+    fn prepare(
+        &self,
+        state: &mut State,
+        new: &New<'_>,
+        start: u16,
+    ) -> Result<(Claimed, Fetch, Output)> {
         let args = new.args;
         let rooms = || match &state.rooms {
             Some(rooms) => Ok(rooms.clone()),
@@ -343,7 +349,7 @@ impl Probes {
             Name::new(new.name)?,
             RBTreeNodeReservation::new(GFP_KERNEL)?,
         );
-        let number = state.claim(Name::new(new.name)?)?;
+        let number = state.claim(Name::new(new.name)?, start)?;
         let claimed = Claimed {
             number,
             name,
