@@ -14,9 +14,13 @@
 static void (*run)(const void *context);
 static const void *context;
 
+/* Without a handler, a request has no effect. */
 static void run_handler(struct work_struct *work)
 {
-	run(context);
+	void (*f)(const void *context) = READ_ONCE(run);
+
+	if (f)
+		f(context);
 }
 
 static DECLARE_WORK(work, run_handler);
@@ -34,7 +38,7 @@ int ferro_dprobes_worker_begin(void (*f)(const void *context), const void *with)
 	if (run)
 		return -EBUSY;
 	context = with;
-	run = f;
+	WRITE_ONCE(run, f);
 	return 0;
 }
 
@@ -51,6 +55,7 @@ void ferro_dprobes_worker_wait(void)
 
 void ferro_dprobes_worker_end(void)
 {
+	/* A work item that has read the handler is waited for, others find none. */
+	WRITE_ONCE(run, NULL);
 	ferro_dprobes_worker_wait();
-	run = NULL;
 }

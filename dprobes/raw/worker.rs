@@ -52,10 +52,9 @@ impl<T: WorkHandler> Drop for Worker<T> {
 }
 
 /// Queues the work item. The next call of the handler sees all earlier stores of the caller. A call
-/// that has already begun does not count. A worker must exist.
+/// that has already begun does not count. Without a worker this has no effect.
 pub(crate) fn queue() {
-    // SAFETY: The only requirement is a worker while it runs. The caller is a hit, or the handler
-    // itself, and programs are loaded only while there is a worker.
+    // SAFETY: No requirement: the work item tests if there is a handler.
     unsafe { bindings::ferro_dprobes_worker_ask() };
 }
 
