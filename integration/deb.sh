@@ -35,8 +35,8 @@ kernel_packages() {
 	local log=$kdir/deb.log
 	rm -f "$(dirname "$kdir")"/*.deb
 	say "packing kernel $variant ($release)"
-	# With the variables of the build, so that nothing is rebuilt. The tools of the build exist,
-	# whatever their names.
+	# With the variables of the build, so that nothing is rebuilt. The tools of the build exist
+	# under any name.
 	"$REPO/integration/kernel.sh" make "$variant" KDEB_PKGVERSION="$version" KDEB_COMPRESS=zstd DPKG_FLAGS=-d bindeb-pkg >"$log" 2>&1 || {
 		tail -n 20 "$log" >&2
 		die "bindeb-pkg failed; log: $log"

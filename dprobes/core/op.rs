@@ -167,7 +167,7 @@ ops! {
     33 PopLv "pop lv" O::Variable(Local), 1, 0, "Pops into a local variable.";
     34 MoveLv "move lv" O::Variable(Local), 0, 0, "Copies the top into a local variable.";
     35 IncLv "inc lv" O::Variable(Local), 0, 0,
-        "Adds 1 to a local variable, exactly, whatever other CPUs do.";
+        "Adds 1 to a local variable, exactly, also if other CPUs do so.";
     36 DecLv "dec lv" O::Variable(Local), 0, 0, "Takes 1 from a local variable.";
     37 PushGv "push gv" O::Variable(Global), 0, 1, "Pushes a global variable.";
     38 PopGv "pop gv" O::Variable(Global), 1, 0, "Pops into a global variable.";

@@ -15,7 +15,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$kdir"
 
-# compile OBJECT: as the kernel has compiled it, but for a kernel with IBT. Prints its path.
+# compile OBJECT: compiles it with the flags of the kernel and those of IBT. Prints its path.
 compile() {
 	local object=$1 command
 	command=$(sed -n 's/^savedcmd_[^ ]* := //p' "$(dirname "$object")/.$(basename "$object").cmd")
