@@ -126,7 +126,7 @@ pub(crate) struct Probes {
 
 impl State {
     /// Claims a name, and the next free number, which is not 0. `start` was the last number before
-    /// the chunk that is being added.
+    /// the current chunk.
     ///
     /// Errors: -EEXIST, -ENOSPC, -ENOMEM.
     fn claim(&mut self, name: Name, start: u16) -> Result<u16> {
