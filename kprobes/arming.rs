@@ -39,7 +39,7 @@ impl State {
         probe.set_flags(new);
         point.probes.update_single(locked);
         let result = self.rearm(probe.address(), locked);
-        self.want_grace_period();
+        self.schedule_reap();
         self.kick_optimizer();
         result.inspect_err(|_| {
             probe.set_flags(flags);
@@ -65,7 +65,7 @@ impl State {
             from = address.wrapping_add(1);
             result = result.and(self.update_ftrace(core::iter::once(address), locked));
         }
-        self.want_grace_period();
+        self.schedule_reap();
         self.kick_optimizer();
         result
     }
@@ -90,7 +90,7 @@ impl State {
             text.sync();
         }
         drop(text);
-        if self.called != 0 {
+        if self.called_sites != 0 {
             // If ftrace cannot remove a site, it has already given up on the site.
             let _ = self.update_ftrace(probes.map(|p| p.address()), locked);
         }
@@ -133,53 +133,53 @@ impl State {
         remove: bool,
         locked: &Locked,
     ) -> Result<(), Error> {
-        self.list.clear();
+        self.site_list.clear();
         let to = (!remove).then_some(mode);
         for address in addresses {
             let Some(entry) = self.points.get_mut(&address) else {
                 continue;
             };
             let (is, wanted) = (
-                entry.called == Some(mode),
+                entry.ftrace_mode == Some(mode),
                 entry.wanted_call(self.enabled, locked) == Some(mode),
             );
             let due = if remove {
                 is && !wanted
             } else {
-                wanted && entry.called.is_none()
+                wanted && entry.ftrace_mode.is_none()
             };
             // `reserve_sites()` has reserved the room.
-            if due && self.list.push_within_capacity(address).is_ok() {
-                entry.called = to;
+            if due && self.site_list.push_within_capacity(address).is_ok() {
+                entry.ftrace_mode = to;
             }
         }
         let done = match remove {
-            true => self.ftrace.remove(mode, &self.list),
-            false => self.ftrace.add(mode, &self.list, |site| {
+            true => self.ftrace.remove(mode, &self.site_list),
+            false => self.ftrace.add(mode, &self.site_list, |site| {
                 self.points.get(&site).map(|entry| &entry.point)
             }),
         };
         if let Err(error) = done {
             let back = if remove { Some(mode) } else { None };
-            for address in self.list.iter() {
+            for address in self.site_list.iter() {
                 if let Some(entry) = self.points.get_mut(address) {
-                    entry.called = back;
+                    entry.ftrace_mode = back;
                 }
             }
             return Err(Error::Ftrace(error));
         }
-        self.called = match remove {
-            true => self.called.saturating_sub(self.list.len()),
-            false => self.called.saturating_add(self.list.len()),
+        self.called_sites = match remove {
+            true => self.called_sites.saturating_sub(self.site_list.len()),
+            false => self.called_sites.saturating_add(self.site_list.len()),
         };
         Ok(())
     }
 
     /// Makes room for the addresses of all sites that are armed and `more`.
     pub(crate) fn reserve_sites(&mut self, more: usize) -> Result<(), Error> {
-        self.list.clear();
+        self.site_list.clear();
         Ok(self
-            .list
-            .reserve(self.called.saturating_add(more), GFP_KERNEL)?)
+            .site_list
+            .reserve(self.called_sites.saturating_add(more), GFP_KERNEL)?)
     }
 }

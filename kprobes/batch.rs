@@ -37,7 +37,7 @@ use crate::registered_point::SLOT_ADDRESSES;
 use crate::registry::State;
 
 /// An instruction, and the instruction after it.
-type Read = (Insn, Option<Insn>);
+type InsnPair = (Insn, Option<Insn>);
 
 impl State {
     pub(crate) fn register(
@@ -90,7 +90,7 @@ impl State {
     /// Returns the instructions at the permits' addresses; `None` where a point exists already.
     ///
     /// Errors: the first address of the batch without a probeable instruction, and the reason.
-    fn instructions(&self, permits: &[Permit]) -> Result<KVVec<Option<Read>>, (usize, Error)> {
+    fn instructions(&self, permits: &[Permit]) -> Result<KVVec<Option<InsnPair>>, (usize, Error)> {
         let mut all = KVVec::new();
         let mut order =
             KVVec::with_capacity(permits.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
@@ -130,7 +130,7 @@ impl State {
         &mut self,
         probe: Kprobe<'_>,
         permit: &Permit,
-        read: Option<&Read>,
+        read: Option<&InsnPair>,
     ) -> Result<u32, Error> {
         if self.probes.get(&probe.id()).is_some() {
             return Err(Error::Registered);
@@ -145,16 +145,16 @@ impl State {
         }
         let made = self.points.get(&permit.address).is_none();
         if made {
-            self.make(permit, read)?;
+            self.make_point(permit, read)?;
         }
-        let entered = self.enter(probe, permit.address);
-        if entered.is_err() && made {
+        let added = self.add_probe(probe, permit.address);
+        if added.is_err() && made {
             self.points.remove(&permit.address);
         }
-        entered.map(|()| flags)
+        added.map(|()| flags)
     }
 
-    fn make(&mut self, permit: &Permit, read: Option<&Read>) -> Result<(), Error> {
+    fn make_point(&mut self, permit: &Permit, read: Option<&InsnPair>) -> Result<(), Error> {
         let ((point, code), breakpoint) = match read {
             None => (
                 InsnCopy::ftrace_point(permit.address, SITE_LEN),
@@ -172,10 +172,10 @@ impl State {
             breakpoint,
             optprobe: Optprobe::Unknown,
             spare: None,
-            never_around: false,
+            no_post_detour: false,
             idle: false,
             warned: false,
-            called: None,
+            ftrace_mode: None,
             fresh: true,
             removed: [const { None }; 1 + SLOT_ADDRESSES],
             next: None,
@@ -188,7 +188,7 @@ impl State {
     }
 
     /// Adds a probe to the point at an address, and allocates the memory that it needs there.
-    fn enter(&mut self, probe: Kprobe<'_>, address: usize) -> Result<(), Error> {
+    fn add_probe(&mut self, probe: Kprobe<'_>, address: usize) -> Result<(), Error> {
         let entry = self
             .points
             .get_mut(&address)
@@ -225,8 +225,8 @@ impl State {
                 written |= write(entry, *probe, &mut text).map_err(|e| (i, e))?;
             }
         }
-        // A breakpoint leads to this code as soon as the breakpoint is armed, or at once if it was
-        // armed before: ahead of the synchronisation of arming.
+        // The synchronisation after arming is too late: a breakpoint that is armed already leads to
+        // this code as soon as the code is published.
         if written && insn_stub::returns_early() {
             text.sync();
         }
@@ -275,14 +275,14 @@ impl State {
         for probe in probes {
             any_gone |= probe.flags() & flags::GONE != 0;
             if !self.retire(probe.address()) {
-                self.let_idle(probe.address());
+                self.mark_idle(probe.address());
             }
         }
         if any_gone {
             self.retire_gone();
         }
-        self.want_grace_period();
-        self.want_idle();
+        self.schedule_reap();
+        self.schedule_idle_work();
         // A probe may have prevented jumps at its neighbours.
         self.kick_optimizer();
     }

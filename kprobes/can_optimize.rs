@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The running kernel's code and tables, for the analysis in `ferro_kprobes_core::jump`, which
-//! finds the instructions that a jump can displace.
+//! The running kernel's code and tables, as `ferro_kprobes_core::jump` needs them to find the
+//! instructions that a jump can displace.
 //!
 //! Contexts: process; sleeps; with the engine's mutex. Locks, outermost first: jump labels;
 //! `text_mutex`, for a piece of code at a time.

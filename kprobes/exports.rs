@@ -73,7 +73,7 @@ unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     // SAFETY: The caller guarantees a copy's registers, exclusive, with which it resumes after this
     // has returned.
     if let Some(regs) = unsafe { Regs::from_raw(regs) } {
-        hit::posted(at, regs);
+        hit::post_copy_called(at, regs);
     }
     // SAFETY: Ends the section that `ferro_kprobe_post_enter()` has begun, on the same CPU, as
     // interrupts have been off since.
@@ -100,8 +100,7 @@ unsafe fn in_detour<T>(
     f(point, unsafe { Trap::in_detour(regs) })
 }
 
-/// Handles a hit of a detour that executes the instruction on the registers, between its handlers,
-/// for `optprobe_template.S`.
+/// Handles a hit by a jump to a detour of kind `Instead`, for `optprobe_template.S`.
 ///
 /// # Safety
 ///
@@ -135,7 +134,7 @@ unsafe extern "C" fn ferro_kprobe_missed(point: *const Point, regs: *mut binding
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_diverted(point: *const Point, regs: *mut bindings::pt_regs) {
     // SAFETY: The caller guarantees it.
-    unsafe { in_detour(point, regs, |point, regs| point.keep_out(regs)) };
+    unsafe { in_detour(point, regs, |point, regs| point.avoid_displaced(regs)) };
 }
 
 /// Resumes at the substitute breakpoint because RCU is not watching, for `optprobe_template.S`.
@@ -152,8 +151,8 @@ unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bind
     unsafe { (*regs).ip = (*point).substitute.load() };
 }
 
-/// Calls the pre-handlers of a point that does not have exactly one probe, enabled. A handler of
-/// `engine.c`.
+/// Calls the pre-handlers of a point without post-handlers, in place of a single probe's handler,
+/// for `engine.c`.
 ///
 /// # Safety
 ///
@@ -168,7 +167,8 @@ unsafe extern "C" fn ferro_kprobe_call_before(
     c_int::from(unsafe { in_detour(point, regs, |point, regs| point.call_before(regs)) })
 }
 
-/// Calls the pre-handlers of a point that may have post-handlers, too. A handler of `engine.c`.
+/// Calls the pre-handlers of a point with post-handlers, in place of a single probe's handler, for
+/// `engine.c`.
 ///
 /// # Safety
 ///
@@ -183,7 +183,8 @@ unsafe extern "C" fn ferro_kprobe_call_around(
     c_int::from(unsafe { in_detour(point, regs, |point, regs| point.call_around(regs)) })
 }
 
-/// Calls the post-handlers. `at` is the address where the detour continues.
+/// Calls the post-handlers, in place of a single probe's handler, for `engine.c`. `at` is the
+/// address where the detour continues.
 ///
 /// # Safety
 ///
@@ -203,7 +204,7 @@ extern "C" fn ferro_kprobes_optimize() {
     registry::optimize();
 }
 
-/// Removes the jumps of unregistered probes, for `engine.c`. Context: work item, another one.
+/// Removes the jumps of unregistered probes, for `engine.c`. Context: a second work item.
 #[no_mangle]
 extern "C" fn ferro_kprobes_unoptimize_idle() {
     registry::unoptimize_idle();

@@ -31,8 +31,8 @@ pub(crate) enum FtraceMode {
     IpModify,
 }
 
-// The names are mainline's, in the symbols as well: the kernel's livepatch selftests look there for
-// whether probes at entries use ftrace.
+// The names, and so the symbols, are mainline's: the kernel's livepatch selftests search ftrace's
+// lists for these symbols to find out whether probes at entries use ftrace.
 #[allow(non_upper_case_globals)]
 static kprobe_ftrace_ops: FtraceData<Caller<Hits>> = ftrace_sites::observing();
 #[allow(non_upper_case_globals)]
@@ -124,8 +124,8 @@ impl FtraceCalls {
         }
     }
 
-    /// Abandons a site at which no probe is to be called. ftrace may still call the engine for some
-    /// time, which finds a point without probes, or no point.
+    /// Abandons a site at which no probe is to be called. ftrace may still call the engine there
+    /// for some time. Such a call finds a point without probes, or no point.
     pub(crate) fn abandon(&mut self, mode: FtraceMode, site: usize) {
         match mode {
             FtraceMode::Observe => self.observed.abandon(site),

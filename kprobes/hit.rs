@@ -4,8 +4,8 @@
 //!
 //! Contexts: trap, with interrupts off, also within NMIs. Nothing here sleeps, allocates or takes a
 //! lock. `kprobe_running()` returns true while a handler is running on a CPU. A probe that is hit
-//! then is counted as missed. Its instruction is executed without any state of its own, at any
-//! nesting depth.
+//! in that time is counted as missed, and its instruction is executed without per-CPU state. So
+//! hits may nest to any depth.
 #![deny(unsafe_code)]
 
 use ferro_kprobes_builtin::raw::current_kprobe;
@@ -35,7 +35,7 @@ use crate::raw::trap_frame::fix_up;
 use crate::raw::trap_frame::Trap;
 use crate::raw::trap_hooks::TrapHandler;
 
-/// Number of the exception.
+/// Vector of the exception.
 const PAGE_FAULT: usize = 14;
 
 /// The engine's trap handlers.
@@ -44,18 +44,19 @@ pub(crate) struct Hits;
 // SAFETY: `breakpoint()` returns true in two cases. It has found a point, or a copy, of the
 // address, and has executed that instruction or resumes at a copy of it; or the breakpoint is no
 // longer there. `fault()` returns true if the fault is of a copy or of the running probe, and a
-// handler or the exception table has repaired it. A point executes on a trap the instruction that
-// stands at its address.
+// handler or the exception table has repaired it. On a trap, a point executes the instruction at
+// its address.
 //
 // Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up
 // to the address, so that an instruction starts there. `publish()` adds the point to the lookup map
 // before the first breakpoint is armed. `retire()` removes the point from the map after every CPU
 // has been synchronised without the breakpoint, and `kill()` before the code is freed.
 //
-// Nothing here sleeps, allocates or takes a lock. The code that it runs on cannot be probed
-// (`ferro_kprobes_core::blacklist_names`), except functions of the kernel that it or a handler
-// calls. Such a breakpoint finds a probe running, so that it calls no handler and nothing else
-// with a breakpoint. The same holds at an ftrace site, and there only handlers change registers.
+// Nothing here sleeps, allocates or takes a lock. The code on the way to a handler cannot be probed
+// (`ferro_kprobes_core::blacklist_names`), except functions of the kernel that this file or a
+// handler calls. A breakpoint in such a function finds a probe running, so that it calls no handler
+// and nothing else with a breakpoint. The same holds at an ftrace site, where only handlers change
+// registers.
 #[expect(unsafe_code)]
 unsafe impl TrapHandler for Hits {
     #[inline(always)]
@@ -82,8 +83,8 @@ unsafe impl TrapHandler for Hits {
 
     /// Logs the probed instruction if the kernel dies in the copy of a detour.
     ///
-    /// The instruction pointer stays. The bytes of displaced instructions after the first are no
-    /// instructions, and another notifier may still repair the fault.
+    /// Does not move the instruction pointer to the probed code. A jump covers the displaced
+    /// instructions there, and another notifier may still repair the fault in the copy.
     fn died(regs: &Regs) {
         let at = regs.ip();
         if let Some(place) = detour::with_detour(at, |point| point.displaced(at)) {
@@ -102,11 +103,11 @@ unsafe impl TrapHandler for Hits {
     }
 }
 
-/// Handles a breakpoint at which no point is found by its own address.
+/// Handles a breakpoint at an address without a point.
 #[cold]
 fn no_point(address: usize, trap: &mut Trap) -> bool {
-    let stop = COPIES.with(address, |point| point.stop(address, trap));
-    stop.is_some() || is_stale(address, trap)
+    let own = COPIES.with(address, |point| point.hit_own_breakpoint(address, trap));
+    own.is_some() || is_stale(address, trap)
 }
 
 /// Returns true if the breakpoint was removed between the trap and this call. Execution then
@@ -123,16 +124,16 @@ fn is_stale(address: usize, regs: &mut Regs) -> bool {
 
 /// Handles the call that ends an instruction's copy. `at` is its return address.
 #[inline(always)]
-pub(crate) fn posted(at: usize, regs: &mut Regs) {
+pub(crate) fn post_copy_called(at: usize, regs: &mut Regs) {
     let known = COPIES.with(at, |point| point.finish(regs));
     if known.is_none() {
-        // A breakpoint follows the call; it takes the trap as one without a point.
+        // Resumes at the breakpoint after the call, which is handled as one without a point.
         regs.set_ip(at);
     }
 }
 
-/// Calls the post-handlers of a point that does not have exactly one probe, enabled. `at` is the
-/// address where the detour continues.
+/// Calls the post-handlers of a point, unless `optprobe_template.S` calls the handler of
+/// `ProbeList::single_post`. `at` is the address where the detour continues.
 pub(crate) fn call_after(at: usize, regs: &mut Regs) {
     COPIES.with(at, |point| {
         current_kprobe::run_within(|running| point.call_post(running, regs));
@@ -174,10 +175,10 @@ impl<'a> Found<'a, Point> {
     #[inline(always)]
     fn hit(self, trap: &mut Trap) {
         if current_kprobe::is_running() {
-            return self.hit_within(trap);
+            return self.hit_in_handler(trap);
         }
         let Some(probe) = self.probes().single() else {
-            return self.hit_around(trap);
+            return self.hit_slow(trap);
         };
         // The usual case, without a walk. The other cases are functions of their own, so that this
         // one saves no registers for them.
@@ -185,7 +186,7 @@ impl<'a> Found<'a, Point> {
             running.enter(probe.shared());
             match probe.pre(trap) {
                 false => self.execute(trap),
-                true => self.keep_out(trap),
+                true => self.avoid_displaced(trap),
             }
             End::Over
         });
@@ -193,38 +194,38 @@ impl<'a> Found<'a, Point> {
 
     /// Handles a hit while a handler runs.
     #[cold]
-    fn hit_within(self, trap: &mut Trap) {
+    fn hit_in_handler(self, trap: &mut Trap) {
         self.miss();
         self.execute(trap);
     }
 
-    /// Handles a hit unless one enabled probe, without a post-handler, is alone at the point.
+    /// Handles a hit of a point that has several probes, a post-handler, or no enabled probe.
     #[inline(never)]
-    fn hit_around(self, trap: &mut Trap) {
+    fn hit_slow(self, trap: &mut Trap) {
         let Some(probe) = self.probes().single_post() else {
             return self.hit_all(trap);
         };
         current_kprobe::run(|running| {
             running.enter(probe.shared());
             if probe.pre(trap) {
-                self.keep_out(trap);
+                self.avoid_displaced(trap);
                 return End::Over;
             }
             let end = self.execute_and_finish(running, trap, |running, trap| {
                 running.enter(probe.shared());
                 probe.post(trap);
             });
-            self.keep_out(trap);
+            self.avoid_displaced(trap);
             end
         });
     }
 
-    /// Handles a hit with any probes.
+    /// Handles a hit by a walk through all probes.
     #[cold]
     fn hit_all(self, trap: &mut Trap) {
         current_kprobe::run(|running| {
             if self.call_pre(running, trap) {
-                self.keep_out(trap);
+                self.avoid_displaced(trap);
                 return End::Over;
             }
             if self.has_post.load() == 0 {
@@ -234,7 +235,7 @@ impl<'a> Found<'a, Point> {
             let end = self.execute_and_finish(running, trap, |running, trap| {
                 self.call_post(running, trap);
             });
-            self.keep_out(trap);
+            self.avoid_displaced(trap);
             end
         });
     }
@@ -285,8 +286,8 @@ impl<'a> Found<'a, Point> {
         });
     }
 
-    /// Handles a jump in place of a breakpoint, at an instruction that is executed on the
-    /// registers.
+    /// Handles a hit by a jump to a detour of kind `Instead`: executes the instruction by changing
+    /// the saved registers.
     #[inline(always)]
     pub(crate) fn detoured(self, trap: &mut Trap) {
         if current_kprobe::is_running() {
@@ -295,26 +296,26 @@ impl<'a> Found<'a, Point> {
         current_kprobe::run(|running| {
             if !self.call_pre(running, trap) {
                 running.be_busy();
-                match self.execute_here(trap) {
+                match self.execute_on_registers(trap) {
                     true => self.call_post(running, trap),
                     // The copy takes the fault; no post-handlers run after the copy.
                     false => self.missed(trap),
                 }
             }
-            self.keep_out(trap);
+            self.avoid_displaced(trap);
             End::Over
         });
     }
 
-    /// Handles a jump while a handler runs.
+    /// Handles a hit by a jump while a handler runs.
     #[cold]
     pub(crate) fn missed(self, regs: &mut Regs) {
         self.miss();
         regs.set_ip(ResumeMap::copies(self.last_detour.load()));
     }
 
-    /// Executes the instruction on the registers. Returns true if that was possible.
-    fn execute_here(self, trap: &mut Trap) -> bool {
+    /// Executes the instruction by changing the saved registers. Returns true if that was possible.
+    fn execute_on_registers(self, trap: &mut Trap) -> bool {
         match (&self.in_trap, &self.execution) {
             (Some(compute), _) => {
                 let done = compute.run(trap).is_ok();
@@ -332,15 +333,15 @@ impl<'a> Found<'a, Point> {
 
     /// Resumes at the copy if execution would resume inside the displaced bytes.
     #[inline(always)]
-    pub(crate) fn keep_out(self, regs: &mut Regs) {
+    pub(crate) fn avoid_displaced(self, regs: &mut Regs) {
         let detour = self.detour.load();
         if detour != 0 {
-            self.keep_out_of(detour, regs);
+            self.avoid_displaced_slow(detour, regs);
         }
     }
 
     #[cold]
-    fn keep_out_of(self, detour: usize, regs: &mut Regs) {
+    fn avoid_displaced_slow(self, detour: usize, regs: &mut Regs) {
         let from = regs.ip().wrapping_sub(self.address);
         if let Some(copy) = ResumeMap::find(detour, from) {
             regs.set_ip(copy);
@@ -409,25 +410,26 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// Executes the instruction, or resumes at its copy. Nothing is done after it.
+    /// Executes the instruction, or resumes at its copy. No handler runs after it.
     #[inline(always)]
     fn execute(self, trap: &mut Trap) {
         match self.onward.load() {
-            0 => self.emulate_here(trap),
+            0 => self.execute_out_of_line(trap),
             onward => trap.set_ip(onward),
         }
     }
 
-    /// Executes an instruction that takes more than a change of the instruction pointer.
+    /// Executes an emulated instruction, in a function of its own so that [`Self::execute`] stays
+    /// small.
     #[inline(never)]
-    fn emulate_here(self, trap: &mut Trap) {
-        self.execute_once(trap);
+    fn execute_out_of_line(self, trap: &mut Trap) {
+        self.execute_alone(trap);
     }
 
     /// Executes the instruction alone, or resumes at its own copy, without the others that a jump
     /// is about to cover. Returns true unless emulation failed and the copy runs instead.
     #[inline(always)]
-    fn execute_once(self, trap: &mut Trap) -> bool {
+    fn execute_alone(self, trap: &mut Trap) -> bool {
         match &self.execution {
             Execution::Copied { .. } => trap.set_ip(self.copy),
             Execution::Jumped(to) => trap.set_ip(*to),
@@ -459,8 +461,8 @@ impl<'a> Found<'a, Point> {
         result.is_ok()
     }
 
-    /// Executes the instruction and calls `finish` after it. The probes stay the running ones until
-    /// then.
+    /// Executes the instruction and calls `finish` after it. `kprobe_running()` returns a probe of
+    /// the point until then, also while the copy runs.
     #[inline(always)]
     fn execute_and_finish(
         self,
@@ -499,7 +501,7 @@ impl<'a> Found<'a, Point> {
             };
             return End::InCopy(running.leave_to_copy(trap, first.shared()));
         }
-        if self.execute_once(trap) {
+        if self.execute_alone(trap) {
             finish(running, trap);
         }
         End::Over
@@ -516,11 +518,11 @@ impl<'a> Found<'a, Point> {
             self.call_post(running, regs);
             End::Over
         });
-        self.keep_out(regs);
+        self.avoid_displaced(regs);
     }
 
-    /// Handles the breakpoint after a copy, or the one in front of a detour.
-    fn stop(self, at: usize, trap: &mut Trap) {
+    /// Handles a breakpoint of the engine's own: after a copy, or in front of a detour.
+    fn hit_own_breakpoint(self, at: usize, trap: &mut Trap) {
         if at == self.post_copy_end() {
             self.finish(trap);
         } else if at == self.copy_end() {
@@ -557,13 +559,13 @@ impl<'a> Found<'a, Point> {
         let after = self.post_copy.load();
         let access = self.stub.access();
         if at == access && access != 0 {
-            // Within the trap. The copy takes the fault once more.
+            // The stub faulted within the trap. The copy runs next and takes the fault once more.
             regs.set_ip(self.stub.failed());
             return Some(true);
         }
-        if detour::leave_within(self, regs) {
-            // The kernel logs the instruction. If the fault can be repaired, the jump is executed
-            // once more.
+        if detour::abort_around(self, regs) {
+            // The registers are now those of the probed instruction, which the kernel logs. If the
+            // fault can be repaired, the jump is executed once more.
             return Some(trapnr != PAGE_FAULT && fix_up(regs, trapnr));
         }
         if at != self.copy && at != after && at != ResumeMap::copies(self.detour.load()) {

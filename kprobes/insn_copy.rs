@@ -149,7 +149,7 @@ impl InsnCopy {
     }
 
     /// Writes the code for which [`InsnCopy::make_post`] has allocated memory, if `point` does not
-    /// use it yet. The caller has to call [`InsnCopy::tell_post`]. Returns true if there was some.
+    /// use it yet. The caller has to call [`InsnCopy::use_post`]. Returns true if there was some.
     pub(crate) fn write_post(&mut self, point: &Point, text: &mut TextLock) -> Result<bool, Error> {
         let mut written = false;
         let Some(insn) = &self.insn else {
@@ -171,9 +171,9 @@ impl InsnCopy {
         Ok(written)
     }
 
-    /// Makes `point` use the written code. Returns the addresses by which the caller has to make it
-    /// found; 0 is none.
-    pub(crate) fn tell_post(&self, point: &Point, text: &mut TextLock) -> [usize; 4] {
+    /// Makes `point` use the written code. Returns the addresses in that code, which the caller has
+    /// to add to the map of copies; 0 is none.
+    pub(crate) fn use_post(&self, point: &Point, text: &mut TextLock) -> [usize; 4] {
         let mut found_by = [0; 4];
         let [post_copy, end, back, access] = &mut found_by;
         if let Some(slot) = self
@@ -189,7 +189,7 @@ impl InsnCopy {
             );
         }
         if let Some(stub) = self.stub.as_ref().filter(|_| !point.stub.is_there()) {
-            stub.tell(&point.stub, text);
+            stub.publish(&point.stub, text);
             *access = stub.access();
         }
         found_by
@@ -238,8 +238,8 @@ fn code_for(point: &Point, insn: &Insn, to: usize, is_post: bool) -> Result<[u8;
     let Some((opcode, target)) = branch else {
         return Ok(code);
     };
-    let behind = to.wrapping_add(len).wrapping_add(BRANCH);
-    let distance = target.wrapping_sub(behind) as isize;
+    let end = to.wrapping_add(len).wrapping_add(BRANCH);
+    let distance = target.wrapping_sub(end) as isize;
     let distance = i32::try_from(distance).map_err(|_| Error::OutOfReach)?;
     let branch = Iterator::chain(core::iter::once(opcode), distance.to_le_bytes());
     for (to, from) in code.iter_mut().skip(len).zip(branch) {

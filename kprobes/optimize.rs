@@ -15,7 +15,7 @@ use kernel::prelude::*;
 use crate::optprobe::OptimizerPass;
 use crate::optprobe::Optprobe;
 use crate::optprobe::AT_ONCE;
-use crate::optprobe::READY;
+use crate::optprobe::READY_MAX;
 use crate::raw::detour::Detour;
 use crate::raw::detour::DetourKind;
 use crate::raw::detour::DETOUR_ADDRESSES;
@@ -23,7 +23,7 @@ use crate::raw::grace_period::TasksPeriod;
 use crate::raw::insn_stub::CodeError;
 use crate::raw::mutex::Locked;
 use crate::raw::optimizer_work;
-use crate::registered_point::find_by;
+use crate::registered_point::add_to_map;
 use crate::registered_point::Breakpoint;
 use crate::registered_point::RegisteredPoint;
 use crate::registry::State;
@@ -35,9 +35,9 @@ impl RegisteredPoint {
         self.has_enabled(locked) && probes.all(|probe| probe.fault_handler().is_none())
     }
 
-    /// Selects the detour that fits, if any. A point has at most one detour of each kind. Neither
-    /// is freed, as tasks may be in it.
-    fn choose(&mut self) {
+    /// Swaps the current and the spare detour if only the spare one fits. Keeps the other one, as
+    /// tasks may be in it: a point has one for pre-handlers only, and one for both kinds.
+    fn select_detour(&mut self) {
         let is_open = matches!(self.optprobe, Optprobe::Unknown | Optprobe::Ready(_));
         if !is_open
             || self
@@ -64,7 +64,7 @@ impl RegisteredPoint {
         matches!(self.optprobe, Optprobe::Unknown | Optprobe::Ready(_))
             && matches!(self.breakpoint, Breakpoint::Armed(_))
             && self.may_jump(locked)
-            && !(self.never_around && self.is_posting())
+            && !(self.no_post_detour && self.is_posting())
     }
 
     /// Makes a detour that calls the kinds of handlers that the probes have. Errors: as
@@ -124,7 +124,7 @@ impl State {
         };
         let mut made = false;
         let more = self.make_some(&mut pass, locked);
-        if !more || pass.count == READY {
+        if !more || pass.count == READY_MAX {
             made = self.publish_some(&mut pass, locked);
         }
         if more {
@@ -136,8 +136,8 @@ impl State {
         (made, more)
     }
 
-    /// Makes detours for some of the next points, until one function had to be analysed. Returns
-    /// true if there are more points.
+    /// Makes detours for some of the next points. Stops after the first function that has to be
+    /// analysed. Returns true if there are more points.
     fn make_some(&mut self, pass: &mut OptimizerPass, locked: &Locked) -> bool {
         for _ in 0..AT_ONCE {
             let Some(address) = self.next_point(pass.next) else {
@@ -187,7 +187,7 @@ impl State {
     /// function had to be analysed.
     fn make_detour(&mut self, address: usize) -> bool {
         if let Some(entry) = self.points.get_mut(&address) {
-            entry.choose();
+            entry.select_detour();
         }
         self.make_first(address)
     }
@@ -212,12 +212,12 @@ impl State {
         match made {
             Ok(detour) => {
                 // The room was reserved above.
-                let _ = find_by(&mut self.maps.copies, &entry.point, &detour.addresses());
+                let _ = add_to_map(&mut self.maps.copies, &entry.point, &detour.addresses());
                 entry.optprobe = Optprobe::Ready(detour);
             }
             Err(CodeError::NoMemory) => self.detours_failed = true,
             // A detour for pre-handlers only is still possible.
-            Err(_) if displaced.is_some() && entry.is_posting() => entry.never_around = true,
+            Err(_) if displaced.is_some() && entry.is_posting() => entry.no_post_detour = true,
             Err(_) => entry.optprobe = Optprobe::Impossible,
         }
         true
@@ -263,7 +263,7 @@ impl State {
                 let now = core::mem::replace(&mut entry.breakpoint, Breakpoint::Jumped);
                 (entry.breakpoint, entry.optprobe) = match (now, entry.optprobe.take()) {
                     (Breakpoint::Armed(site), Optprobe::Waiting(detour, since)) => {
-                        match detour.enter(site, since, waited, batch) {
+                        match detour.place_jump(site, since, waited, batch) {
                             Ok(site) => (Breakpoint::Jumped, Optprobe::Placed(detour, site)),
                             // The code is about to be freed, or something else has patched it.
                             Err(site) => {

@@ -80,7 +80,7 @@ impl Optprobe {
             .map_or([0; DETOUR_ADDRESSES], Detour::addresses)
     }
 
-    /// Returns the number of bytes that are not executed in place.
+    /// Returns the number of bytes of the function that run in the detour instead, or 0.
     pub(crate) fn displaces(&self) -> usize {
         match self {
             Self::Waiting(detour, _)
@@ -96,16 +96,16 @@ impl Optprobe {
     }
 }
 
-/// Number of detours that one synchronisation of the CPUs covers. A greater number would delay the
-/// first of them.
-pub(crate) const READY: usize = 16;
+/// Maximum number of detours that one synchronisation of the CPUs covers. A greater number would
+/// delay the first of them.
+pub(crate) const READY_MAX: usize = 16;
 
 /// Progress of `registry::optimize()` through all points.
 pub(crate) struct OptimizerPass {
     /// First address that was not looked at yet.
     pub(crate) next: usize,
     /// The addresses of points with new detours; the first `count` are valid.
-    pub(crate) ready: [usize; READY],
+    pub(crate) ready: [usize; READY_MAX],
     pub(crate) count: usize,
 }
 
@@ -113,17 +113,17 @@ impl OptimizerPass {
     pub(crate) fn new() -> Self {
         Self {
             next: 0,
-            ready: [0; READY],
+            ready: [0; READY_MAX],
             count: 0,
         }
     }
 
-    /// Notes a point's address. Returns true if there is room for another.
+    /// Adds a point's address to `ready`. Returns true if there is room for another.
     pub(crate) fn note(&mut self, address: usize) -> bool {
         if let Some(to) = self.ready.get_mut(self.count) {
             *to = address;
             self.count += 1;
         }
-        self.count < READY
+        self.count < READY_MAX
     }
 }

@@ -32,10 +32,10 @@ impl State {
             return false;
         }
         if let Some(mut entry) = self.points.remove(&address) {
-            if let Some(mode) = entry.called.take() {
+            if let Some(mode) = entry.ftrace_mode.take() {
                 // ftrace could not remove the site.
                 self.ftrace.abandon(mode, address);
-                self.called = self.called.saturating_sub(1);
+                self.called_sites = self.called_sites.saturating_sub(1);
             }
             self.hide(&mut entry);
             self.retired.push(entry);
@@ -55,7 +55,7 @@ impl State {
 
     /// Schedules `registry::reap()` after a grace period of RCU tasks, if something waits for one,
     /// unless a call is due already. No caller waits for it: a task that never sleeps prolongs it.
-    pub(crate) fn want_grace_period(&mut self) {
+    pub(crate) fn schedule_reap(&mut self) {
         let any = !self.retired.is_empty() || self.ftrace.any_left();
         if any && !self.is_reap_due && grace_period::call_reap() {
             self.is_reap_due = true;
@@ -76,16 +76,17 @@ impl State {
             }
             over.push(entry);
         }
-        self.want_grace_period();
+        self.schedule_reap();
         (over, idle)
     }
 
-    /// Removes a point's own address from the lookup map.
+    /// Removes a point's own address from the lookup map. Hits no longer find the point.
     fn hide(&mut self, entry: &mut RegisteredPoint) {
         let [own, ..] = &mut entry.removed;
         *own = self.maps.points.remove(entry.point.address);
     }
 
+    /// Moves the points in code that is about to be freed to `gone`, and marks their probes.
     pub(crate) fn kill(&mut self, is_going: impl Fn(usize) -> bool, locked: &Locked) {
         let mut from = 0;
         while let Some(address) = self.next_point(from) {
@@ -94,16 +95,20 @@ impl State {
                 self.kill_point(address, locked);
             }
         }
-        // Some of them may have had no probes left.
+        // Points with idle jumps have no probes.
         self.retire_gone();
-        self.want_grace_period();
+        self.schedule_reap();
     }
 
     fn kill_point(&mut self, address: usize, locked: &Locked) {
         // ftrace still knows the site.
-        if let Some(mode) = self.points.get(&address).and_then(|entry| entry.called) {
+        if let Some(mode) = self
+            .points
+            .get(&address)
+            .and_then(|entry| entry.ftrace_mode)
+        {
             self.ftrace.abandon(mode, address);
-            self.called = self.called.saturating_sub(1);
+            self.called_sites = self.called_sites.saturating_sub(1);
         }
         let Some(mut entry) = self.points.remove(&address) else {
             return;
@@ -116,7 +121,7 @@ impl State {
         // The breakpoint and the jump are freed with the code.
         entry.breakpoint = Breakpoint::None;
         self.abandon_jump(&mut entry);
-        entry.called = None;
+        entry.ftrace_mode = None;
         self.gone.push(entry);
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Points as the registry has them: with their memory, and the state of their breakpoints.
+//! Registry entries of points: the memory that a point owns, and the state of its breakpoint.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
@@ -46,7 +46,7 @@ impl PointMaps {
 
     /// Makes room for this many points.
     pub(crate) fn reserve(&mut self, points: usize) -> Result<(), Error> {
-        // More entries than are used, so that a hit finds its point at once.
+        // A sparse table, so that the first entry that a hit looks at is usually the right one.
         self.points.reserve(points.saturating_mul(4))?;
         // No point uses more than four of its own addresses; detours make room for theirs.
         Ok(self.copies.reserve(points.saturating_mul(4))?)
@@ -66,7 +66,7 @@ pub(crate) enum Breakpoint {
     Jumped,
 }
 
-/// A point, with its memory.
+/// A point, with the memory that it owns.
 pub(crate) struct RegisteredPoint {
     pub(crate) point: Arc<Point>,
     pub(crate) code: InsnCopy,
@@ -76,13 +76,13 @@ pub(crate) struct RegisteredPoint {
     /// may still be in it.
     pub(crate) spare: Option<Detour>,
     /// No jump is possible while a probe has a post-handler.
-    pub(crate) never_around: bool,
+    pub(crate) no_post_detour: bool,
     /// No probe is left, and `unoptimize_idle()` has to remove the jump.
     pub(crate) idle: bool,
     /// The log has the message that something else has changed the jump.
     pub(crate) warned: bool,
     /// The mode in which ftrace calls the engine from the site.
-    pub(crate) called: Option<FtraceMode>,
+    pub(crate) ftrace_mode: Option<FtraceMode>,
     /// The point cannot be hit yet: its batch is still being prepared.
     pub(crate) fresh: bool,
     /// The map entries that were removed: of its own address, then of its copies.
@@ -114,8 +114,8 @@ impl PointList {
         core::iter::successors(self.first.as_deref(), |entry| entry.next.as_deref())
     }
 
-    /// Frees points that were removed from the maps before this grace period, and that no task is
-    /// in.
+    /// Frees points that were removed from the maps before this grace period. No task is in their
+    /// copies.
     pub(crate) fn release(self, period: &GracePeriod) {
         for mut entry in self {
             for removed in entry.removed.iter_mut().filter_map(Option::take) {
@@ -144,6 +144,7 @@ impl Drop for PointList {
 }
 
 impl RegisteredPoint {
+    /// Returns true if a probe is enabled.
     pub(crate) fn has_enabled(&self, locked: &Locked) -> bool {
         self.point.probes.iter(locked).any(Kprobe::is_enabled)
     }
@@ -153,7 +154,8 @@ impl RegisteredPoint {
         self.point.has_post.load() != 0
     }
 
-    /// Returns true without a detour, or if it calls the kinds of handlers that the probes have.
+    /// Returns true if the point has no detour, or one that calls the kinds of handlers that the
+    /// probes have.
     pub(crate) fn fits(&self) -> bool {
         let detour = self.optprobe.detour();
         detour.is_none_or(|detour| self.suits(detour))
@@ -164,7 +166,7 @@ impl RegisteredPoint {
         (detour.kind() != DetourKind::Before) == self.is_posting()
     }
 
-    /// Shows clients whether a jump is in the place of their probes, or about to be placed.
+    /// Sets `KPROBE_FLAG_OPTIMIZED` of all probes while a jump is placed, or about to be placed.
     pub(crate) fn set_optimized(&self, on: bool, locked: &Locked) {
         for probe in self.point.probes.iter(locked) {
             let flags = probe.flags() & !flags::OPTIMIZED;
@@ -270,13 +272,13 @@ pub(crate) fn publish(
 ) -> Result<(), Error> {
     let point = entry.point.clone();
     if entry.fresh {
-        find_by(&mut maps.copies, &point, &[point.copy, point.copy_end()])?;
-        find_by(&mut maps.points, &point, &[point.address])?;
+        add_to_map(&mut maps.copies, &point, &[point.copy, point.copy_end()])?;
+        add_to_map(&mut maps.points, &point, &[point.address])?;
         entry.fresh = false;
     }
     if probe.has_post() {
-        let found_by = entry.code.tell_post(&point, text);
-        find_by(&mut maps.copies, &point, &found_by)?;
+        let found_by = entry.code.use_post(&point, text);
+        add_to_map(&mut maps.copies, &point, &found_by)?;
         point.has_post.store(1);
     }
     if point.detour.load() != 0 {
@@ -289,7 +291,7 @@ pub(crate) fn publish(
 }
 
 /// Adds a point to a map at these addresses, except 0.
-pub(crate) fn find_by(
+pub(crate) fn add_to_map(
     writer: &mut MapWriter<Point>,
     point: &Arc<Point>,
     addresses: &[usize],

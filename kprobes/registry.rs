@@ -52,20 +52,20 @@ pub(crate) struct State {
     pub(crate) retired: PointList,
     /// Retired points with a grace period of RCU tasks that has begun.
     pub(crate) waiting: PointList,
-    /// Such a period has begun; `registry::reap()` is called after it.
+    /// A call of `registry::reap()` is pending, after a grace period of RCU tasks.
     pub(crate) is_reap_due: bool,
     pub(crate) ftrace: FtraceCalls,
-    /// Number of points from which ftrace calls the engine.
-    pub(crate) called: usize,
-    /// Room for the addresses of all these points.
-    pub(crate) list: KVVec<usize>,
+    /// Number of ftrace sites that call the engine.
+    pub(crate) called_sites: usize,
+    /// Addresses of sites to add to ftrace or to remove. Has room for all of `called_sites`.
+    pub(crate) site_list: KVVec<usize>,
     /// Breakpoints are enabled globally.
     pub(crate) enabled: bool,
     /// Jump optimization is on.
     pub(crate) is_optimizing: bool,
     /// `registry::optimize()` is scheduled, to look for points to optimize.
     pub(crate) optimizer_due: bool,
-    /// Its progress.
+    /// Progress of `registry::optimize()`, if it has begun.
     pub(crate) pass: Option<OptimizerPass>,
     /// There was no memory for one of the detours.
     pub(crate) detours_failed: bool,
@@ -91,8 +91,8 @@ impl State {
             waiting: PointList::new(),
             is_reap_due: false,
             ftrace: FtraceCalls::new(),
-            called: 0,
-            list: KVVec::new(),
+            called_sites: 0,
+            site_list: KVVec::new(),
             enabled: true,
             is_optimizing: true,
             optimizer_due: false,
@@ -166,7 +166,7 @@ pub(crate) fn stop() {
         if !core::mem::replace(&mut warned, true) {
             pr_warn!("unloading waits until jumps that other code has changed are restored\n");
         }
-        module_notifier::doze();
+        module_notifier::sleep_briefly();
     };
     if let Some(stopped) = &mut stopped {
         stopped.ftrace.close();
@@ -254,8 +254,8 @@ pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
     }
 }
 
-/// Unregisters probes that a client has left registered, if memory that is about to be freed has a
-/// part of them.
+/// Unregisters probes that a client has left registered, if a part of the probe or its handlers are
+/// in memory that is about to be freed.
 pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
     let is_leaked = |probe: &Kprobe<'_>| {
         kretprobe::client_addresses(*probe)
@@ -279,8 +279,7 @@ pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
             "an unloading module has left a probe registered at {}\n",
             Shown(probe.address())
         );
-        // The client may be about to unregister the probe after all, and then free it: only
-        // accessed under the mutex.
+        // Access the probe only under the mutex: its client may still unregister and then free it.
         let kretprobe = kretprobe::kretprobe_of(probe);
         engine.unregister(core::iter::once(probe), locked);
         if let Some(kretprobe) = kretprobe {
@@ -395,7 +394,7 @@ pub(crate) fn set_optimizing(on: bool) {
     }
 }
 
-/// Keeps a line about a refused probe, for [`refused`].
+/// Stores a line about a refused probe, for [`refused`].
 pub(crate) fn note_refused(line: KVVec<u8>) {
     if let Some(engine) = STATE.lock().split().0.as_mut() {
         engine.refused.push(line);

@@ -2,9 +2,9 @@
 
 //! Removal of jumps: at once where something needs that, or later after the last probe.
 //!
-//! A jump without probes does no harm: its detour finds no handlers to call. A work item removes
-//! many of them together, so that unregistering does not take as long as registering. The work item
-//! waits for no task, and is not the one that optimizes, which does.
+//! A jump without probes is *idle*. It does no harm, as its detour finds no handlers to call. A
+//! work item removes many idle jumps together, so that unregistering does not take as long as
+//! registering. That work item never waits for tasks, unlike the one that optimizes.
 //!
 //! The point stays until then, for the next probe there. The registry treats it like any other
 //! point: a probe in the bytes that the jump covers, or the freeing of the code, removes the jump
@@ -46,14 +46,14 @@ impl RegisteredPoint {
         }
         let kind = self.optprobe.detour().map(Detour::kind);
         let is_before = kind == Some(DetourKind::Before);
-        let is_more = probe.has_post() && is_before;
-        // The first probe after the last was unregistered.
-        let is_less = self.point.probes.is_empty()
+        let needs_more = probe.has_post() && is_before;
+        // An idle jump with a detour that does more than the new probe needs.
+        let needs_less = self.point.probes.is_empty()
             && (!probe.is_enabled() || !probe.has_post() && !is_before);
-        covered != 0 && (is_more || is_less || probe.fault_handler().is_some())
+        covered != 0 && (needs_more || needs_less || probe.fault_handler().is_some())
     }
 
-    /// Returns true if the point has a jump and no probes: the jump may stay for a while.
+    /// Returns true if the jump is idle: it may stay until the work item removes it.
     fn may_idle(&self) -> bool {
         matches!(self.optprobe, Optprobe::Placed(..)) && self.point.probes.is_empty()
     }
@@ -236,7 +236,7 @@ impl State {
         };
     }
 
-    /// Returns true if the work item has to remove the jump at an address.
+    /// Returns true if the jump at an address was left to the work item.
     pub(crate) fn is_idle(&self, address: usize) -> bool {
         self.points.get(&address).is_some_and(|entry| entry.idle)
     }
@@ -246,9 +246,9 @@ impl State {
         self.is_empty_point(address) && !self.is_idle(address)
     }
 
-    /// Leaves the jump at an address to the work item. The caller has to
-    /// [schedule](State::want_idle) it.
-    pub(crate) fn let_idle(&mut self, address: usize) {
+    /// Leaves the jump at an address to the work item. The caller has to call
+    /// [`State::schedule_idle_work`].
+    pub(crate) fn mark_idle(&mut self, address: usize) {
         if let Some(entry) = self.points.get_mut(&address) {
             entry.idle = true;
             self.idle_from = Some(0);
@@ -256,13 +256,13 @@ impl State {
     }
 
     /// Schedules the work item if it has jumps to remove.
-    pub(crate) fn want_idle(&self) {
+    pub(crate) fn schedule_idle_work(&self) {
         if self.idle_from.is_some() {
             optimizer_work::schedule_unoptimize();
         }
     }
 
-    /// Removes some of those jumps, and their points. Returns true if there may be more.
+    /// Removes some of the idle jumps, and their points. Returns true if there may be more.
     pub(crate) fn unoptimize_idle(&mut self, locked: &Locked) -> bool {
         let Some(mut from) = self.idle_from.take() else {
             return false;
@@ -301,7 +301,7 @@ impl State {
             self.kick_optimizer();
         }
         self.unoptimizing = list;
-        self.want_grace_period();
+        self.schedule_reap();
         self.idle_from.is_some()
     }
 }

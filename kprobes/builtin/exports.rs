@@ -144,7 +144,7 @@ unsafe extern "C" fn rethook_hook(
 unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
     // SAFETY: The caller, `return_trampoline.S`, guarantees that these are the registers of this
     // return, with room for a word after them.
-    unsafe { rethook::has_returned(regs) };
+    unsafe { rethook::handle_return(regs) };
 }
 
 /// Returns the original return address of a frame, for `<linux/rethook.h>`: see

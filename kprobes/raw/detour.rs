@@ -65,7 +65,8 @@ extern "C" {
 }
 
 const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
-/// Sizes: for usual detours, for most that have the first instruction twice, and for all.
+/// Sizes of slots: for usual detours, for most detours of kind `Around`, which have two copies of
+/// the first instruction, and for all detours.
 const SIZES: [usize; 3] = [128, 256, 512];
 /// Bytes of the stack that are free for handlers.
 const GAP: u8 = 48;
@@ -112,7 +113,7 @@ fn has_smap() -> bool {
 /// Number of [`Detour::addresses`].
 pub(crate) const DETOUR_ADDRESSES: usize = 5;
 
-/// DetourKind of a detour: which handlers it calls, and how the first instruction is executed.
+/// Kind of a detour: which handlers it calls, and how the first instruction is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetourKind {
     /// Pre-handlers, then the copy of the instruction.
@@ -138,9 +139,9 @@ struct Around {
 ///
 /// # Invariants
 ///
-/// Its code is in the slot, since there have been `written` synchronisations of the CPUs: the code
-/// for `point`, whose address it has, with the displaced instructions at `copies`. `expected` are
-/// their first bytes.
+/// The slot has the code for `point`, which refers to it by address. `TextLock::syncs()` returned
+/// `written` after the code was written. The copies of all displaced instructions are at `copies`,
+/// and `expected` has the original bytes of these instructions.
 pub(crate) struct Detour {
     slot: Slot,
     point: Arc<Point>,
@@ -240,7 +241,7 @@ impl Detour {
     }
 
     /// Redirects the hits of the point's breakpoint to the copies. No task enters the displaced
-    /// instructions afterwards, except those on their way.
+    /// instructions afterwards, except tasks that were already on the way there.
     ///
     /// A CPU may have fetched earlier contents of the slot, such as another detour, and executes
     /// them until it serialises. It reaches the copies in these ways, all of which begin with one
@@ -271,12 +272,12 @@ impl Detour {
         Since::now()
     }
 
-    /// Places the jump over the point's breakpoint when the batch is over. By then no task can be
-    /// in the bytes that it covers.
+    /// Adds the jump to a batch. The end of the batch writes it over the point's breakpoint. No
+    /// task can be in the bytes that the jump covers.
     ///
     /// Errors: the site, as [`ArmedSite::jump`], at another point's breakpoint, or if the wait
     /// began too early.
-    pub(crate) fn enter(
+    pub(crate) fn place_jump(
         &self,
         site: ArmedSite,
         since: Since,
@@ -297,10 +298,10 @@ impl Detour {
     }
 }
 
-/// Leaves the code that executes a point's first instruction with the registers saved, if `regs`
-/// are of a fault of the copy there. They become the registers of the instruction itself. Returns
-/// false if it is another fault.
-pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
+/// Ends a hit after a fault of the first instruction, in the copy that runs between the handlers.
+/// Changes `regs` to the registers of the probed instruction itself. Returns false for any other
+/// fault.
+pub(crate) fn abort_around(point: Found<'_, Point>, regs: &mut Regs) -> bool {
     let within = point.within.load();
     if within == 0 || regs.ip() != within {
         return false;
@@ -361,9 +362,9 @@ impl CodeWriter<'_> {
         // The substitute breakpoint.
         self.put(&[BREAKPOINT])?;
         self.put_entry(point)?;
-        // In the image, RCU does not watch only in entry and idle code, which has sections of its
-        // own, as objtool checks: `can_optimize.rs` refuses them. Nothing tells where a module has
-        // such code.
+        // RCU always watches in core text, except in entry and idle code. That code has sections of
+        // its own, as objtool checks, and `can_optimize.rs` refuses them. In a module, code that
+        // RCU does not watch may be anywhere.
         let is_watched = symbols::is_core_text(point.address);
         let called = match (kind, is_watched) {
             (DetourKind::Before, true) => ferro_kprobe_detour_watched,
@@ -373,7 +374,7 @@ impl CodeWriter<'_> {
             (DetourKind::Around, false) => ferro_kprobe_detour_around,
             (DetourKind::Instead, false) => ferro_kprobe_detour_instead,
         };
-        self.branch(0xe8, called as *const () as usize)?;
+        self.put_branch(0xe8, called as *const () as usize)?;
         let mut around = Around::default();
         match kind {
             DetourKind::Before => self.put_exit(0)?,
@@ -383,7 +384,7 @@ impl CodeWriter<'_> {
         }
         let copies = self.here();
         self.extend(|to, out| displaced.relocate(to, out))?;
-        self.branch(0xe9, displaced.end() as usize)?;
+        self.put_branch(0xe9, displaced.end() as usize)?;
         Some((copies, around))
     }
 
@@ -404,12 +405,12 @@ impl CodeWriter<'_> {
                 around.within = within.copy.map_or(0, |copy| start.wrapping_add(copy));
                 Ok(within.len)
             })?;
-            *next = self.put_after(point.next, stack_moves)?;
+            *next = self.put_post_call(point.next, stack_moves)?;
             around.rest = self.here();
             return self.put_rest(displaced);
         };
-        // Each way has its end, so that handlers cannot change the way by writing to ip or to the
-        // flags.
+        // Each way of the branch has its own call and end. So handlers cannot change the way by
+        // writing to ip or to the flags.
         let mut over = None;
         if let Some(mut condition) = condition {
             self.extend(|_, out| {
@@ -420,24 +421,24 @@ impl CodeWriter<'_> {
             over = Some(self.len);
             self.put(&[0x70 | condition ^ 1, 0])?;
         }
-        *taken = self.put_after(usize::try_from(target).ok()?, 0)?;
-        self.branch(0xe9, usize::try_from(target).ok()?)?;
+        *taken = self.put_post_call(usize::try_from(target).ok()?, 0)?;
+        self.put_branch(0xe9, usize::try_from(target).ok()?)?;
         if let Some(over) = over {
-            self.aim(over)?;
-            *next = self.put_after(point.next, 0)?;
+            self.end_short_jump(over)?;
+            *next = self.put_post_call(point.next, 0)?;
             around.rest = self.here();
             self.put_rest(displaced)?;
         }
         Some(())
     }
 
-    /// Writes a call of the post-handlers, which see this ip. Writes the restore of the registers,
-    /// with the stack pointer moved by `stack_moves`. Returns the call's return address.
-    fn put_after(&mut self, ip: usize, stack_moves: i8) -> Option<usize> {
+    /// Writes a call of the post-handlers, which see this ip, and [`Self::put_exit`]. Returns the
+    /// call's return address.
+    fn put_post_call(&mut self, ip: usize, stack_moves: i8) -> Option<usize> {
         // movq $ip, ip(%rsp)
         self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
         self.put(&i32::try_from(ip as isize).ok()?.to_le_bytes())?;
-        self.branch(0xe8, ferro_kprobe_detour_after as *const () as usize)?;
+        self.put_branch(0xe8, ferro_kprobe_detour_after as *const () as usize)?;
         let back = self.here();
         self.put_exit(stack_moves)?;
         Some(back)
@@ -446,11 +447,11 @@ impl CodeWriter<'_> {
     /// Writes the instructions after the first, and the jump back to the instruction after them.
     fn put_rest(&mut self, displaced: &Displaced) -> Option<()> {
         self.extend(|to, out| displaced.relocate_rest(to, out))?;
-        self.branch(0xe9, displaced.end() as usize)
+        self.put_branch(0xe9, displaced.end() as usize)
     }
 
-    /// Makes the short jump at `jump` lead here.
-    fn aim(&mut self, jump: usize) -> Option<()> {
+    /// Makes the next byte the target of the short jump at `jump`.
+    fn end_short_jump(&mut self, jump: usize) -> Option<()> {
         let distance = self.len.checked_sub(jump.checked_add(2)?)?;
         *self.code.get_mut(jump.checked_add(1)?)? = i8::try_from(distance).ok()?.to_le_bytes()[0];
         Some(())
@@ -479,7 +480,7 @@ impl CodeWriter<'_> {
     /// Writes code that undoes `put_entry()`, with the stack pointer moved by `stack_moves`.
     fn put_exit(&mut self, stack_moves: i8) -> Option<()> {
         self.put(&POP_ALL)?;
-        // Over orig_ax, ip and cs; popf; over sp, ss and the gap.
+        // lea 24(%rsp), %rsp, past orig_ax, ip and cs; popf; lea past sp, ss and the gap.
         self.put(&[0x48, 0x8d, 0x64, 0x24, 24, 0x9d])?;
         let above = (16 + GAP).checked_add_signed(stack_moves)?;
         self.put(&[0x48, 0x8d, 0x64, 0x24, above])
@@ -507,9 +508,9 @@ impl CodeWriter<'_> {
         Some(())
     }
 
-    fn branch(&mut self, opcode: u8, target: usize) -> Option<()> {
-        let behind = self.here().wrapping_add(BRANCH);
-        let distance = i32::try_from(target.wrapping_sub(behind) as isize).ok()?;
+    fn put_branch(&mut self, opcode: u8, target: usize) -> Option<()> {
+        let end = self.here().wrapping_add(BRANCH);
+        let distance = i32::try_from(target.wrapping_sub(end) as isize).ok()?;
         self.put(&[opcode])?;
         self.put(&distance.to_le_bytes())
     }

@@ -71,8 +71,8 @@ struct Held {
     next: Option<KBox<Held>>,
 }
 
-/// The functions of probes without a post-handler, on which other users of ftrace may divert.
-/// ftrace calls each with its point.
+/// Functions with probes, but without post-handlers. Other users of ftrace may divert these
+/// functions. ftrace calls the engine with the point of the function.
 ///
 /// # Invariants
 ///
@@ -85,7 +85,7 @@ pub(crate) struct Observed<H: TrapHandler> {
     left: Option<KBox<Held>>,
     /// Number of abandoned points in `calling`.
     abandoned: usize,
-    /// ftrace has had functions of this since it was last closed.
+    /// Functions were added since this was last closed.
     open: bool,
 }
 
@@ -197,8 +197,8 @@ impl<H: TrapHandler> Observed<H> {
         self.open && self.calling.is_empty()
     }
 
-    /// Frees the points that this period covers. Returns true if the functions are to be closed, if
-    /// they are still idle, without locks.
+    /// Frees the points that this period covers. Returns true if the caller has to close the
+    /// functions, without locks, unless sites are added before.
     pub(crate) fn release(&mut self, period: &TasksPeriod) -> bool {
         let mut all = self.left.take();
         while let Some(mut held) = all {

@@ -70,21 +70,22 @@ impl Since {
 }
 
 impl TasksPeriod {
-    /// Waits until every task has voluntarily left the code that it was executing, and every CPU's
-    /// idle task as well. Idle tasks are exceptions where RCU does not watch them, in code that
-    /// cannot be probed.
+    /// Waits until every task has voluntarily left the code that it was executing. Includes every
+    /// CPU's idle task, except in code that RCU does not watch and that cannot be probed.
     ///
     /// Sleeps; not with the engine's mutex.
     pub(crate) fn wait() -> Self {
         let number = BEGUN.fetch_add(1, Full);
         rcu_tasks::synchronize();
-        // RCU tasks ignores idle tasks, except where RCU watches them. The rest is `noinstr`, or
-        // this waits.
+        // RCU tasks does not wait for an idle task in code that RCU does not watch. Either that
+        // code is `noinstr`, or this call waits.
         rcu_tasks::synchronize_rude();
         // INVARIANT: Both began after the count.
         Self(number)
     }
 
+    /// Wraps the number of a period that is over.
+    ///
     /// # Safety
     ///
     /// `number` is the one that [`call_reap`] gave C code, which calls after such a period.

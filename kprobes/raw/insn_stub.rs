@@ -104,18 +104,18 @@ impl StubRunner {
         // SAFETY: By the type invariant the code of the point's instruction, which a `Trap` of this
         // point is there to execute. The hit that has found the point keeps it, and its registry
         // entry with the code, in a read-side section of RCU.
-        // The code changes the registers there, and of its own those that the function has saved or
-        // may change.
+        // The code changes the registers of `trap`. Of the CPU's registers, the code changes only
+        // those that the function has saved or may change.
         code != 0 && unsafe { ferro_kprobe_insn_stub(trap.as_ptr(), code as c_ulong) } == 0
     }
 }
 
-/// The memory of such code.
+/// Memory of a point's stub.
 ///
 /// # Invariants
 ///
-/// If `written` is `Some`, the code of the instruction is in the slot since there have been so many
-/// synchronisations of the CPUs.
+/// If `written` is `Some`, the slot has the code of the instruction, and `TextLock::syncs()`
+/// returned this number after the code was written.
 pub(crate) struct InsnStub {
     slot: Slot,
     access: usize,
@@ -191,10 +191,11 @@ impl InsnStub {
         Ok(())
     }
 
-    /// Makes the runner of the point use the code, if it has been written. A trap calls the code
-    /// without a return from an exception before it. So every CPU is synchronised first, unless
-    /// that was done since. Otherwise it could execute the slot's earlier contents.
-    pub(crate) fn tell(&self, runner: &StubRunner, text: &mut TextLock) {
+    /// Makes the runner of the point use the code, if it has been written. First synchronises every
+    /// CPU, unless that was done since the code was written. A trap calls the code without a return
+    /// from an exception in between, so that a CPU could otherwise execute the slot's earlier
+    /// contents.
+    pub(crate) fn publish(&self, runner: &StubRunner, text: &mut TextLock) {
         let Some(written) = self.written else {
             return;
         };

@@ -6,7 +6,7 @@
 //! `map_writer.rs` changes it. [`ProbeList`] has the probes of a point, and is changed with the
 //! engine's mutex. [`Found`] is an object of a map while its reader may use it.
 //!
-//! Contexts: any, NMI included, wherever RCU watches; changing a list process.
+//! Contexts: lookups any, NMI included, wherever RCU watches; changes of a list process.
 
 use core::cell::UnsafeCell;
 use core::hint::assert_unchecked;
@@ -39,30 +39,30 @@ pub(super) struct MapEntry<T> {
 // SAFETY: It owns its object, as the count is its table's.
 unsafe impl<T: Send + Sync> Send for MapEntry<T> {}
 
-/// A table of 2^n entries, for `n` in 1 to 28, after a first entry with the key 28 - n. At least
-/// one entry has the key 0.
+/// A header entry with the key 28 - n, and a table of 2^n entries, for `n` in 1 to 28. At least one
+/// entry of the table has the key 0.
 pub(super) type MapTable<T> = KVVec<MapEntry<T>>;
 
 /// Map from addresses that are not 0 to objects.
 ///
 /// # Invariants
 ///
-/// `table` is the address of a [`MapTable`] or of [`NOTHING`]; only the `MapWriter` changes it and
-/// its contents.
+/// `table` is the address of a [`MapTable`] or of [`EMPTY_TABLE`]; only the `MapWriter` changes it
+/// and its contents.
 pub(crate) struct AddressMap<T> {
     pub(super) table: Atomic<*mut MapEntry<T>>,
     pub(super) has_writer: Atomic<bool>,
 }
 
-/// A table that stays empty, of two entries without keys.
-static NOTHING: [usize; 6] = [27, 0, 0, 0, 0, 0];
+/// A [`MapTable`] that stays empty: the header and two entries without keys.
+static EMPTY_TABLE: [usize; 6] = [27, 0, 0, 0, 0, 0];
 
 /// Size of an entry in bytes, 2^4.
 const SIZE: u32 = 16;
 
-pub(super) const fn nothing<T>() -> *mut MapEntry<T> {
+pub(super) const fn empty_table<T>() -> *mut MapEntry<T> {
     const { assert!(size_of::<MapEntry<T>>() == SIZE as usize) };
-    (&raw const NOTHING).cast_mut().cast()
+    (&raw const EMPTY_TABLE).cast_mut().cast()
 }
 
 // SAFETY: The objects are handed out as shared references, on any CPU.
@@ -88,7 +88,8 @@ impl<T> Clone for Found<'_, T> {
 impl<T> Copy for Found<'_, T> {}
 
 impl<'a, T> Found<'a, T> {
-    /// Wraps a known object without a look-up; it may have been removed from the map before.
+    /// Wraps a known object without a lookup. The object may already have been removed from the
+    /// map.
     #[inline(always)]
     pub(crate) fn known(object: &'a T, _here: &'a PreemptOff) -> Self {
         // INVARIANT: With preemption off this is a read-side section of RCU; this object can be
@@ -119,17 +120,17 @@ impl<T> Deref for Found<'_, T> {
     }
 }
 
-/// Returns the entry of a key, or as an error, the free entry for it.
+/// Returns the entry of a key. Returns the free entry for the key as an error if it has none.
 ///
 /// # Safety
 ///
-/// `table` is the address of a [`MapTable`] or of [`NOTHING`], which stays until this returns.
+/// `table` is the address of a [`MapTable`] or of [`EMPTY_TABLE`], which stays until this returns.
 #[inline(always)]
 pub(super) unsafe fn find<T>(
     table: *mut MapEntry<T>,
     key: usize,
 ) -> Result<*mut MapEntry<T>, *mut MapEntry<T>> {
-    // SAFETY: The caller guarantees that a table, or `NOTHING`, is there, which begins with an
+    // SAFETY: The caller guarantees that a table, or `EMPTY_TABLE`, is there, which begins with an
     // entry.
     let shift = unsafe { (*table).key } as u32;
     // SAFETY: By the invariants of a table 0 to 27.
@@ -140,10 +141,10 @@ pub(super) unsafe fn find<T>(
     let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift) & !(SIZE - 1);
     loop {
         // SAFETY: The caller guarantees a table, which has 2^n entries after the first, whose key
-        // is 28 - n: `at` is a multiple of their size, and has n + 4 bits. `NOTHING` has two, and
-        // 27.
+        // is 28 - n: `at` is a multiple of their size, and has n + 4 bits. `EMPTY_TABLE` has two,
+        // and 27.
         let entry = unsafe { table.byte_add(at as usize).add(1) };
-        // SAFETY: A live, aligned word, which the writer stores at once.
+        // SAFETY: A live, aligned word, which the writer changes in single stores.
         let found = unsafe { shared_word::load(&raw const (*entry).key) };
         if found == key {
             return Ok(entry);
@@ -160,7 +161,7 @@ impl<T> AddressMap<T> {
     pub(crate) const fn new() -> Self {
         Self {
             // INVARIANT: Empty.
-            table: Atomic::new(nothing()),
+            table: Atomic::new(empty_table()),
             has_writer: Atomic::new(false),
         }
     }
@@ -172,7 +173,7 @@ impl<T> AddressMap<T> {
         key: usize,
         f: impl for<'a> FnOnce(Found<'a, T>) -> R,
     ) -> Option<R> {
-        // Also the read-side section that the writer awaits.
+        // This is also the RCU read-side section that the writer waits for.
         let _preempt = PreemptOff::new();
         // SAFETY: With preemption off until `f` has returned.
         unsafe { self.look_up(key, f) }
@@ -190,6 +191,8 @@ impl<T> AddressMap<T> {
         unsafe { self.look_up(key, f) }
     }
 
+    /// Calls `f` with the object of this address.
+    ///
     /// # Safety
     ///
     /// Preemption stays off until this returns: a read-side section of RCU.
@@ -202,12 +205,12 @@ impl<T> AddressMap<T> {
         // SAFETY: A live, aligned word. The writer publishes a table with a release store, and x86
         // keeps dependent loads in order.
         let table = unsafe { shared_word::load(self.table.as_ptr()) };
-        // SAFETY: By the type invariant; a table is freed after a grace period.
-        // A free entry may be getting an object, and not have its key yet.
+        // An entry without this key may be one that the writer is filling: the key is stored last.
+        // SAFETY: A table by the type invariant; it is freed after a grace period.
         let entry = unsafe { find(table, key) }.ok()?;
-        // SAFETY: A live, aligned word, which the writer stores at once.
+        // SAFETY: A live, aligned word, which the writer changes in single stores.
         let object = NonNull::new(unsafe { shared_word::load(&raw const (*entry).object) })?;
-        // SAFETY: By the invariants of the entry; the count is given away after a grace period.
+        // SAFETY: Live by the invariants of the entry; its count is dropped after a grace period.
         let object = unsafe { object.as_ref() };
         // INVARIANT: The caller guarantees a read-side section of RCU, until `f` has returned.
         Some(f(Found(object)))
@@ -263,7 +266,7 @@ impl ProbeList {
 
     #[inline(always)]
     fn first(&self) -> *mut bindings::list_head {
-        // SAFETY: A live word, which is stored at once.
+        // SAFETY: A live word, which is written in single stores.
         unsafe { shared_word::load(self.first.get()) }
     }
 
@@ -295,8 +298,9 @@ impl ProbeList {
         // its entry.
         unsafe { (*list).next = self.first() };
         // INVARIANT: In front of the chain; by its invariants the probe stays as long as a list has
-        // it, and a grace period longer. SAFETY: A live word, which only the holder of the mutex
-        // stores; readers see the probe when it is complete.
+        // it, and a grace period longer.
+        // SAFETY: A live word, which only the holder of the mutex stores; readers see the probe
+        // when it is complete.
         unsafe { shared_word::store_release(self.first.get(), list) };
         self.update_single(locked);
     }
@@ -368,7 +372,7 @@ impl<'a> Found<'a, ProbeList> {
     /// Returns the only probe, if enabled and registered without a post-handler.
     #[inline(always)]
     pub(crate) fn single(self) -> Option<Kprobe<'a>> {
-        // SAFETY: A live word, which is stored at once.
+        // SAFETY: A live word, which is written in single stores.
         let probe = unsafe { shared_word::load(self.get().single.get()) };
         // SAFETY: By the invariants of the list never NULL: the probe of `engine.c`, excluded here,
         // or a probe that was in the list when the list was found, and so stays for `'a`.
@@ -379,7 +383,7 @@ impl<'a> Found<'a, ProbeList> {
     /// Returns the only probe, if enabled and registered with a post-handler.
     #[inline(always)]
     pub(crate) fn single_post(self) -> Option<Kprobe<'a>> {
-        // SAFETY: A live word, which is stored at once.
+        // SAFETY: A live word, which is written in single stores.
         let probe = unsafe { shared_word::load(self.get().single_post.get()) };
         // SAFETY: By the invariants of the list never NULL: the probe of `engine.c`, excluded here,
         // or a probe that was in the list when the list was found, and so stays for `'a`.
@@ -408,12 +412,15 @@ impl<'a> Iterator for Probes<'a> {
         // SAFETY: By the type invariant the entry of a probe, which stays for `'a`.
         let probe = unsafe { at_entry(entry) };
         // INVARIANT: The next of the chain.
-        // SAFETY: By the type invariant the entry is there; a word that is stored at once.
+        // SAFETY: By the type invariant the entry is there; a word that is written in single
+        // stores.
         self.next = unsafe { shared_word::load(&raw const (*entry.as_ptr()).next) };
         Some(probe)
     }
 }
 
+/// Returns the probe that contains a list entry.
+///
 /// # Safety
 ///
 /// `entry` is the entry of a probe that is, or was, in a [`ProbeList`], and stays for `'a`.

@@ -18,8 +18,8 @@ use kernel::sync::rcu::synchronize_rcu;
 use kernel::sync::Arc;
 
 use super::grace_period::GracePeriod;
+use super::lookup::empty_table;
 use super::lookup::find;
-use super::lookup::nothing;
 use super::lookup::AddressMap;
 use super::lookup::MapEntry;
 use super::lookup::MapTable;
@@ -105,7 +105,10 @@ impl<T> MapWriter<T> {
     /// Exchanges the table. Afterwards the objects' counts do not belong to the old table.
     fn replace(&mut self, new: Option<MapTable<T>>) {
         let old = core::mem::replace(&mut self.table, new);
-        let table = self.table.as_mut().map_or(nothing(), |t| t.as_mut_ptr());
+        let table = self
+            .table
+            .as_mut()
+            .map_or(empty_table(), |t| t.as_mut_ptr());
         // INVARIANT: The writer has this table now.
         self.map.table.store(table, Release);
         if old.is_some() {
@@ -190,7 +193,7 @@ impl<T> MapWriter<T> {
 impl<T> Drop for MapWriter<T> {
     fn drop(&mut self) {
         // INVARIANT: The map is empty.
-        self.map.table.store(nothing(), Release);
+        self.map.table.store(empty_table(), Release);
         if let Some(table) = self.table.take() {
             synchronize_rcu();
             for entry in table.iter().filter(|e| !e.object.is_null()) {

@@ -50,7 +50,7 @@ pub(crate) fn stay_if_ftrace_breaks(on: bool) {
 }
 
 /// Sleeps for a tenth of a second, or longer if the machine is suspended.
-pub(crate) fn doze() {
+pub(crate) fn sleep_briefly() {
     // SAFETY: The function can be called in any context that can sleep.
     unsafe { bindings::ferro_kprobes_doze() };
 }

@@ -64,10 +64,8 @@ fn clear() {
     unsafe { this_cpu!(clear current_kprobe) };
 }
 
-/// Saves RFLAGS.IF of the interrupted code while the copy of an instruction runs. No other code
-/// that saves it can interrupt the copy.
-///
-/// The caller stays on this CPU.
+/// Saves RFLAGS.IF of the interrupted code while the copy of an instruction runs. The caller stays
+/// on this CPU. No hit that saves the flag, too, can interrupt the copy.
 #[inline(always)]
 fn save_if(flag: usize) {
     // SAFETY: A per-CPU word, which only this CPU accesses, in single instructions; it may have any
@@ -148,7 +146,7 @@ pub fn while_busy<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: The busy probe always stays; the old value is restored below.
     unsafe { set(busy()) };
     let result = f();
-    // SAFETY: It was there before, and the code that stored it has yet to clear it.
+    // SAFETY: The word had this value before, and the code that stored it has yet to clear it.
     unsafe { set(running) };
     result
 }

@@ -46,8 +46,8 @@ fn this_cpu_number() -> usize {
     0
 }
 
-/// Call: `struct rethook_node`, the start of `struct kretprobe_instance`, with our own words
-/// instead of its `rcu`.
+/// Start of an instance: `struct rethook_node`, the first field of `struct kretprobe_instance`,
+/// with our own words in place of its `rcu`.
 ///
 /// # Invariants
 ///
@@ -84,7 +84,7 @@ type Handler =
 /// Client that the instances are for.
 pub(crate) enum Client {
     Kretprobe(*mut bindings::kretprobe),
-    /// With its data.
+    /// The client's data and handler.
     Rethook(*mut c_void, RethookHandler),
 }
 
@@ -109,9 +109,8 @@ struct Line([u64; 8]);
 /// # Invariants
 ///
 /// In memory from `KBox`. Each of `shares` shares has `share` nodes, the last one perhaps fewer,
-/// and the bits at the start of `lines_each` lines. Node n of a share is free if its bit n is set,
-/// and otherwise owned by a call. `bytes` is the size of a node. A node that does not exist has no
-/// bit.
+/// and the bits at the start of `lines_per_share` lines. Node n of a share is free if its bit n is
+/// set, and otherwise owned by a call. A node that does not exist has no bit.
 #[repr(C)]
 pub(crate) struct Pool {
     /// `data`, which `get_kretprobe()` reads.
@@ -125,10 +124,13 @@ pub(crate) struct Pool {
     handler: Word,
     lines: KVVec<Line>,
     nodes: KVVec<u64>,
-    lines_each: usize,
+    lines_per_share: usize,
+    /// Number of nodes of a share.
     share: usize,
+    /// Number of shares.
     shares: usize,
-    bytes: usize,
+    /// Size of a node in bytes, with the client's data.
+    node_size: usize,
     count: usize,
     /// Number of unreturned calls while the pool is being freed; before that number is known, minus
     /// the returned ones. Changed atomically only.
@@ -212,7 +214,7 @@ impl Pool {
     /// Context: process; sleeps. Errors: -ENOMEM.
     pub(crate) fn new(client: Client, count: usize, data_size: usize) -> Result<*mut Self> {
         let (share, shares) = shares(count, cpu::possible().count());
-        let lines_each = share.div_ceil(LINE_BITS).max(1);
+        let lines_per_share = share.div_ceil(LINE_BITS).max(1);
         let bytes = size_of::<Node>()
             .checked_add(data_size)
             .and_then(|bytes| bytes.checked_next_multiple_of(size_of::<u64>()))
@@ -221,8 +223,8 @@ impl Pool {
             return Err(ENOMEM);
         }
         let words = count.checked_mul(bytes / size_of::<u64>()).ok_or(ENOMEM)?;
-        let mut lines = KVVec::with_capacity(lines_each * shares, GFP_KERNEL)?;
-        for _ in 0..lines_each * shares {
+        let mut lines = KVVec::with_capacity(lines_per_share * shares, GFP_KERNEL)?;
+        for _ in 0..lines_per_share * shares {
             lines.push(Line([0; 8]), GFP_KERNEL)?;
         }
         let mut nodes = KVVec::new();
@@ -249,10 +251,10 @@ impl Pool {
                 handler: Word::new(handler.expose_provenance()),
                 lines,
                 nodes,
-                lines_each,
+                lines_per_share,
                 share,
                 shares,
-                bytes,
+                node_size: bytes,
                 count,
                 missing: UnsafeCell::new(0),
                 rcu: Opaque::zeroed(),
@@ -269,7 +271,7 @@ impl Pool {
                 let (of, i) = (index / share, index % share);
                 let node = (*pool).node(of, i);
                 // INVARIANT: Its own bit and pool, before it is free.
-                (*node).number = of * lines_each * LINE_BITS + i;
+                (*node).number = of * lines_per_share * LINE_BITS + i;
                 (*node).pool = pool;
                 set_bit((*pool).bits(0), (*node).number);
             }
@@ -290,20 +292,22 @@ impl Pool {
     /// Returns the words with the bits of a share.
     #[inline(always)]
     fn bits(&self, of: usize) -> *mut u64 {
-        let first = of.wrapping_mul(self.lines_each);
+        let first = of.wrapping_mul(self.lines_per_share);
         self.lines.as_ptr().wrapping_add(first).cast_mut().cast()
     }
 
+    /// Returns a node of a share, by its number there.
     #[inline(always)]
     fn node(&self, of: usize, number: usize) -> *mut Node {
         let index = of.wrapping_mul(self.share).wrapping_add(number);
         let nodes = self.nodes.as_ptr().cast_mut();
         nodes
-            .wrapping_byte_add(index.wrapping_mul(self.bytes))
+            .wrapping_byte_add(index.wrapping_mul(self.node_size))
             .cast()
     }
 
-    /// Takes a node out. Returns NULL if all are taken.
+    /// Takes a node out of the pool, from this CPU's share if possible. Returns NULL if all are
+    /// taken.
     ///
     /// # Safety
     ///
@@ -320,6 +324,7 @@ impl Pool {
         }
     }
 
+    /// Takes a node from one share. Returns NULL if all are taken.
     #[inline(always)]
     fn take_from(&self, of: usize) -> *mut Node {
         let words = self.bits(of);
@@ -399,7 +404,7 @@ impl Pool {
         };
         // SAFETY: `busy()`, or the address of a kretprobe, which begins with a kprobe. By the rules
         // of `Kretprobe::new()` the client keeps it for a grace period after the handler was
-        // exchanged for 0, and so while preemption is off here. `has_returned()` then restores the
+        // exchanged for 0, and so while preemption is off here. `handle_return()` then restores the
         // earlier value.
         unsafe { current_kprobe::set(self.running) };
         // SAFETY: The function stays as long, too. The caller guarantees that a call owns the node,
@@ -418,8 +423,8 @@ impl Pool {
         self.handler.store(0);
     }
 
-    /// Frees the pool after the last call has returned. The handler is not called after an RCU
-    /// grace period.
+    /// Frees the pool after the last call has returned. Once an RCU grace period is over, the
+    /// handler is no longer called.
     ///
     /// # Safety
     ///
@@ -431,10 +436,12 @@ impl Pool {
         // `rcu` is for this.
         unsafe {
             (*pool).stop();
-            bindings::call_rcu((*pool).rcu.get(), Some(stopped));
+            bindings::call_rcu((*pool).rcu.get(), Some(count_missing));
         }
     }
 
+    /// Counts a node that returns after [`Pool::stop`]; the last one makes an irq_work free the
+    /// pool.
     #[cold]
     #[inline(never)]
     #[link_section = ".kprobes.text"]
@@ -461,7 +468,7 @@ fn of_rcu(head: *mut bindings::callback_head) -> *mut Pool {
 ///
 /// `head` is the `rcu` of a pool that [`Pool::free`] has stopped, and a grace period has passed
 /// since.
-unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
+unsafe extern "C" fn count_missing(head: *mut bindings::callback_head) {
     let pool = of_rcu(head);
     // SAFETY: The caller, RCU, passes the `rcu` of a pool. The pool stays until all of its nodes
     // are back and this has counted them: the code that makes `missing` 0, this or the last return,
@@ -489,7 +496,7 @@ unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
 unsafe extern "C" fn all_returned(work: *mut bindings::irq_work) {
     let pool: *mut Pool = work.wrapping_byte_sub(offset_of!(Pool, work)).cast();
     // SAFETY: The caller guarantees that the work belongs to a pool with all nodes back:
-    // `stopped()` has already run, so its `rcu` is free, and no other code frees it.
+    // `count_missing()` has already run, so its `rcu` is free, and no other code frees it.
     unsafe { bindings::call_rcu((*pool).rcu.get(), Some(free_now)) };
 }
 

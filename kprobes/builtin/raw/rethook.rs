@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Calls with a diverted return, in place of the kernel's rethook. The trampoline's name and the
-//! structures are rethook's, for the unwinder, the exit of tasks, and `<linux/kprobes.h>`. So are
-//! the functions, for other users in the kernel (`exports.rs`).
+//! structures are rethook's, for the unwinder, the exit of tasks, and `<linux/kprobes.h>`.
+//! `exports.rs` has rethook's functions, for other users in the kernel.
 //!
 //! A trampoline's address replaces a call's return address on the stack. The original one is kept
 //! in an instance that is pushed on a list of the task: a shadow stack, which the unwinder reads.
@@ -81,7 +81,7 @@ unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
     null_mut()
 }
 
-/// Gives back the nodes that are newer than `end`, a link of the list or its end.
+/// Gives back the nodes that are newer than `end`, which is a link of the list or NULL.
 ///
 /// # Safety
 ///
@@ -102,8 +102,8 @@ unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
     }
 }
 
-/// Returns true if RCU is watching, so that waiting for calls includes one that begins here.
-/// Constant in configurations where no other calls can begin.
+/// Returns true if RCU is watching, so that a wait for running calls includes a call that begins
+/// here. Always true in configurations where calls begin only where RCU is watching.
 #[inline(always)]
 pub(crate) fn is_watched() -> bool {
     #[cfg(any(
@@ -179,7 +179,7 @@ pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
     }
 }
 
-/// Takes over the original address from the older node of a call that is already diverted.
+/// Copies the original return address from the older node of a call that is already diverted.
 ///
 /// # Safety
 ///
@@ -205,7 +205,7 @@ unsafe fn share(node: *mut Node, frame: usize) {
 ///
 /// `regs` are the registers of this return, in front of that word.
 #[inline(always)]
-pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
+pub(crate) unsafe fn handle_return(regs: *mut bindings::pt_regs) {
     // Nodes stay until this is dropped.
     let preempt = PreemptOff::new();
     let top = current_top();
