@@ -63,7 +63,7 @@ impl Handler for Writer {
     }
 }
 
-/// File `missed`: the number of messages that the handler did not get.
+/// File `missed`: the number of messages that klog did not pass to the handler.
 struct Missed;
 
 static MISSED_FILE: FileTable<Shared<Missed>> = FileTable::new(this_module::<KlogRelay>());
@@ -82,7 +82,7 @@ struct KlogRelay {
     _slots: Slots,
 }
 
-/// Empties the slots. Dropped after the application has ended, which disarms the handler.
+/// Empties both slots when dropped. By then the end of the application has disarmed the handler.
 struct Slots;
 
 impl Drop for Slots {

@@ -69,7 +69,7 @@ struct Running {
     // In drop order.
     tracing: Tracing,
     writer: WriterLock,
-    /// Number of records lost by the channel before the start.
+    /// Number of records that the channel had lost before the start.
     lost_before: u64,
 }
 
@@ -94,7 +94,8 @@ struct State {
 #[pin_data]
 pub(crate) struct Session {
     sessions: Arc<Sessions>,
-    /// Process that has opened the file and will read the channel.
+    /// Process that has opened the file. It is expected to read the channel, so its own calls are
+    /// not recorded.
     reader: i32,
     #[pin]
     state: Mutex<State>,
@@ -113,7 +114,7 @@ impl Session {
         )
     }
 
-    /// Executes a command line. On an error nothing has changed.
+    /// Executes a command line. An error leaves everything unchanged.
     ///
     /// Errors: -EINVAL for an unknown command, or one not allowed now; -ENOENT if ftrace traces no
     /// function at an address; -EBUSY if another session is running; -E2BIG, -ENOMEM, and errors of

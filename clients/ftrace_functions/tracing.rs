@@ -21,7 +21,7 @@ use crate::raw::fprobe::FprobeHandler;
 use crate::record::Record;
 use crate::record::KIND;
 
-/// Longer than the clock can seem to step back between CPUs.
+/// More than the clock can seem to step back between CPUs.
 const STEP_BACK_NS: u64 = 1_000_000;
 
 /// Destination of records.
@@ -30,7 +30,7 @@ struct Output {
     /// Process that reads the channel. Its own calls are left out, because each read would cause
     /// more of them.
     reader: i32,
-    /// Start of the session.
+    /// Time at which the trace has started.
     start: u64,
 }
 
@@ -75,7 +75,8 @@ impl FprobeHandler for CallTimer {
     #[inline]
     fn exit(&self, ip: usize, entered: u64) {
         let now = mono_fast_ns();
-        // Skip calls that an earlier probe at this address followed from their entry.
+        // Skip calls that an earlier probe at this address has entered: `entered` may then be any
+        // number.
         if entered < self.0.start || entered > now.saturating_add(STEP_BACK_NS) {
             return;
         }
@@ -85,7 +86,7 @@ impl FprobeHandler for CallTimer {
     }
 }
 
-/// Traced functions, until this is dropped.
+/// Trace of functions. Dropping this ends it.
 pub(crate) enum Tracing {
     Count { _tracer: Tracer<CallCounter> },
     Time(Deferred<Fprobe<CallTimer>>),
@@ -136,7 +137,7 @@ impl Tracing {
     }
 }
 
-/// Maps all errors for untraceable addresses to one.
+/// Maps ftrace's errors for untraceable addresses to -ENOENT.
 fn no_site(error: Error) -> Error {
     match error {
         e if e == EINVAL => ENOENT,

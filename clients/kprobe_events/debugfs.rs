@@ -19,7 +19,7 @@ const WRITE_MAX: usize = 1 << 16;
 
 /// Content of a debugfs file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shows {
+pub(crate) enum FileContent {
     /// List of the probes. This file takes commands.
     Probes,
     /// Description of the records.
@@ -30,13 +30,13 @@ pub(crate) enum Shows {
 
 /// File with a snapshot, taken when it was opened.
 pub(crate) struct ProbesFile {
-    shows: Shows,
+    shows: FileContent,
     probes: Arc<Probes>,
     text: KVVec<u8>,
 }
 
 impl ProbesFile {
-    pub(crate) fn new(shows: Shows, probes: Arc<Probes>) -> Self {
+    pub(crate) fn new(shows: FileContent, probes: Arc<Probes>) -> Self {
         Self {
             shows,
             probes,
@@ -49,9 +49,9 @@ impl NodeOps for ProbesFile {
     fn snapshot(&self) -> Result<Option<Self>> {
         let probes = self.probes.clone();
         let text = match self.shows {
-            Shows::Probes => probes.list()?,
-            Shows::Format => probes.format()?,
-            Shows::Lost => probes.lost()?,
+            FileContent::Probes => probes.list()?,
+            FileContent::Format => probes.format()?,
+            FileContent::Lost => probes.lost()?,
         };
         let shows = self.shows;
         Ok(Some(Self {
@@ -66,7 +66,7 @@ impl NodeOps for ProbesFile {
     }
 
     fn write(&self, from: &UserSrc) -> Result {
-        if self.shows != Shows::Probes || from.len() > WRITE_MAX {
+        if self.shows != FileContent::Probes || from.len() > WRITE_MAX {
             return Err(EINVAL);
         }
         let mut text = KVVec::new();

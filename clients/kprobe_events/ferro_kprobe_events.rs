@@ -22,8 +22,8 @@ use kernel::module::this_module;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use crate::debugfs::FileContent;
 use crate::debugfs::ProbesFile;
-use crate::debugfs::Shows;
 use crate::registry::Probes;
 
 module! {
@@ -66,9 +66,9 @@ impl kernel::Module for KprobeEvents {
             dir.file(name, mode, &FILES, file)
         };
         let files = [
-            file(c"probes", 0o600, Shows::Probes)?,
-            file(c"format", 0o400, Shows::Format)?,
-            file(c"lost", 0o400, Shows::Lost)?,
+            file(c"probes", 0o600, FileContent::Probes)?,
+            file(c"format", 0o400, FileContent::Format)?,
+            file(c"lost", 0o400, FileContent::Lost)?,
         ];
         Ok(Self {
             _files: files,

@@ -2,7 +2,7 @@
 
 //! Values that a probe reads at a hit, and records instead of the registers.
 //!
-//! Contexts: any, NMI included; making one process.
+//! Contexts: any, NMI included; [`Fetch::new`] and [`ChainBuffers::new`]: process.
 #![deny(unsafe_code)]
 
 use ferro_fast_relay::Placed;
@@ -40,44 +40,45 @@ pub(crate) struct Fetch {
     stacks: Option<Stacks>,
 }
 
-/// Call chain of a hit: kernel addresses, then user-space addresses, which are in the lower half.
-type Addresses = [usize; 2 * CALLS_MAX];
+/// Addresses of a call chain: kernel addresses, then user-space addresses, which are in the lower
+/// half of the address space.
+type ChainAddresses = [usize; 2 * CALLS_MAX];
 
 /// Buffers for call chains, by CPU number: the stack of the probed code may be too small for them.
-pub(crate) struct Rooms(KVVec<TryLock<Addresses>>);
+pub(crate) struct ChainBuffers(KVVec<TryLock<ChainAddresses>>);
 
-impl Rooms {
+impl ChainBuffers {
     /// Allocates a buffer for each CPU. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
-        let mut rooms = KVVec::new();
+        let mut buffers = KVVec::new();
         let count = cpu::possible().last().map_or(0, CpuId::get);
         for _ in 0..=count {
-            rooms.push(TryLock::new([0; 2 * CALLS_MAX]), GFP_KERNEL)?;
+            buffers.push(TryLock::new([0; 2 * CALLS_MAX]), GFP_KERNEL)?;
         }
-        Ok(Self(rooms))
+        Ok(Self(buffers))
     }
 
     /// Returns the buffer of this CPU; `None` if an NMI has interrupted the hit that uses it.
-    fn here(&self) -> Option<TryGuard<'_, Addresses>> {
+    fn here(&self) -> Option<TryGuard<'_, ChainAddresses>> {
         let cpu = usize::try_from(cpu::current_id()).ok()?;
         self.0.get(cpu)?.try_lock()
     }
 }
 
-/// Stacks among the arguments, at least one.
+/// Stacks that are among the arguments of a probe; at least one.
 struct Stacks {
     kernel: bool,
     user: bool,
-    rooms: Arc<Rooms>,
+    buffers: Arc<ChainBuffers>,
 }
 
 /// Call chain of a hit, in the buffer of its CPU.
-pub(crate) struct Calls<'a> {
-    addresses: TryGuard<'a, Addresses>,
+pub(crate) struct CallChain<'a> {
+    addresses: TryGuard<'a, ChainAddresses>,
     len: usize,
 }
 
-impl Calls<'_> {
+impl CallChain<'_> {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.addresses
             .get(..self.len)
@@ -87,7 +88,10 @@ impl Calls<'_> {
 }
 
 impl Stacks {
-    fn of(args: Args<'_>, rooms: impl FnOnce() -> Result<Arc<Rooms>>) -> Result<Option<Self>> {
+    fn of(
+        args: Args<'_>,
+        buffers: impl FnOnce() -> Result<Arc<ChainBuffers>>,
+    ) -> Result<Option<Self>> {
         let has = |user| args.iter().any(|(_, arg)| arg.ty == Type::Stack { user });
         let (kernel, user) = (has(false), has(true));
         if !kernel && !user {
@@ -96,14 +100,14 @@ impl Stacks {
         Ok(Some(Self {
             kernel,
             user,
-            rooms: rooms()?,
+            buffers: buffers()?,
         }))
     }
 
     /// Collects the call chain. Returns `None` without a buffer.
     #[inline(never)]
-    fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls<'_>> {
-        let mut addresses = self.rooms.here()?;
+    fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<CallChain<'_>> {
+        let mut addresses = self.buffers.here()?;
         let mut len = 0;
         if self.kernel {
             len = ctx.calls(addresses.get_mut(..CALLS_MAX)?);
@@ -112,11 +116,11 @@ impl Stacks {
             let end = len.saturating_add(CALLS_MAX);
             len = len.saturating_add(stack::user(addresses.get_mut(len..end)?));
         }
-        Some(Calls { addresses, len })
+        Some(CallChain { addresses, len })
     }
 }
 
-/// Time of fetching a value or testing a condition.
+/// Time at which values are read and conditions are tested.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     /// Once, at the hit.
@@ -128,6 +132,8 @@ pub(crate) enum When {
 }
 
 impl When {
+    /// Returns true if a value is read at this time. `is_of_entry` marks values that are read at
+    /// the entry.
     fn is_now(self, is_of_entry: bool) -> bool {
         match self {
             Self::Hit => true,
@@ -151,7 +157,8 @@ impl<const N: usize> Area for [u8; N] {
     }
 }
 
-/// Rest of a record, built in place, so that every byte has to be written.
+/// Part of a record after its head. The record is built in place, so every byte has to be written:
+/// gaps between values are filled with 0.
 pub(crate) struct InRecord<'a, 'r> {
     record: &'a mut Placed<'r>,
     at: usize,
@@ -197,8 +204,11 @@ impl Area for InRecord<'_, '_> {
 }
 
 impl Fetch {
-    /// Converts the arguments and conditions. Stacks use `rooms`. Errors: -ENOMEM.
-    pub(crate) fn new(text: Args<'_>, rooms: impl FnOnce() -> Result<Arc<Rooms>>) -> Result<Self> {
+    /// Converts the arguments and conditions. Stacks use `buffers`. Errors: -ENOMEM.
+    pub(crate) fn new(
+        text: Args<'_>,
+        buffers: impl FnOnce() -> Result<Arc<ChainBuffers>>,
+    ) -> Result<Self> {
         let mut args = KVVec::new();
         for (_, arg) in text.iter() {
             args.push(arg, GFP_KERNEL)?;
@@ -211,12 +221,12 @@ impl Fetch {
             args,
             conditions,
             size: text.size(),
-            stacks: Stacks::of(text, rooms)?,
+            stacks: Stacks::of(text, buffers)?,
         })
     }
 
-    /// Returns true without arguments and conditions.
-    pub(crate) fn is_nothing(&self) -> bool {
+    /// Returns true if there are no arguments and no conditions.
+    pub(crate) fn is_empty(&self) -> bool {
         self.args.is_empty() && self.conditions.is_empty()
     }
 
@@ -237,13 +247,13 @@ impl Fetch {
 
     /// Returns the call chain, if a stack is among the arguments.
     #[inline]
-    pub(crate) fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls<'_>> {
+    pub(crate) fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<CallChain<'_>> {
         self.stacks.as_ref().and_then(|stacks| stacks.calls(ctx))
     }
 
     /// Returns true if the conditions hold.
     #[inline]
-    pub(crate) fn counts(
+    pub(crate) fn conditions_hold(
         &self,
         ctx: &ProbeCtx<'_>,
         task: &TaskInfo,
@@ -262,7 +272,7 @@ impl Fetch {
         };
         let mut now = self.conditions.iter();
         now.all(|condition| {
-            !when.is_now(condition.is_of_entry()) || condition.holds(&hit, duration, &Seen(ctx))
+            !when.is_now(condition.is_of_entry()) || condition.holds(&hit, duration, &HitEnv(ctx))
         })
     }
 
@@ -277,7 +287,7 @@ impl Fetch {
         let mut faults = 0;
         let mut bit = 1_u32;
         for arg in &self.args {
-            if when.is_now(arg.fetch.is_of_entry()) && !write(arg, &Seen(ctx), area) {
+            if when.is_now(arg.fetch.is_of_entry()) && !write(arg, &HitEnv(ctx), area) {
                 faults |= bit;
             }
             bit = bit.wrapping_shl(1);
@@ -292,14 +302,15 @@ pub(crate) fn faults_at(size: usize) -> usize {
 }
 
 /// Returns the offset of the stacks for fault bits at this offset.
-pub(crate) fn calls_at(faults_at: usize) -> usize {
+pub(crate) fn stacks_at(faults_at: usize) -> usize {
     faults_at.saturating_add(size_of::<u32>()).saturating_add(7) & !7
 }
 
-/// Writes a value. Returns false if it could not be read; then a text is cut, and a number is 0.
+/// Writes a value. Returns false if it could not be read: a text is then cut off, and a number is
+/// 0.
 fn write(arg: &Arg, env: &impl Env, area: &mut (impl Area + ?Sized)) -> bool {
     if arg.ty.is_stack() {
-        // Stacks follow all other values.
+        // `put_args()` writes stacks, after all other values.
         return true;
     }
     if let Type::Text { len } = arg.ty {
@@ -315,10 +326,10 @@ fn write(arg: &Arg, env: &impl Env, area: &mut (impl Area + ?Sized)) -> bool {
     value.is_some()
 }
 
-/// Environment of a handler.
-struct Seen<'a, 'c>(&'a ProbeCtx<'c>);
+/// Registers, stack and memory at a hit, for the core that evaluates arguments.
+struct HitEnv<'a, 'c>(&'a ProbeCtx<'c>);
 
-impl Env for Seen<'_, '_> {
+impl Env for HitEnv<'_, '_> {
     fn register(&self, register: Name) -> u64 {
         let ctx = self.0;
         let register = match register {

@@ -14,14 +14,14 @@ use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
-use crate::fetch::calls_at;
 use crate::fetch::faults_at;
+use crate::fetch::stacks_at;
 use crate::record::ARGS_AT;
 use crate::record::HEAD_FORMAT;
 use crate::record::REGISTERS_FORMAT;
 use crate::record::WITH_REGISTERS;
 
-/// Field names that precede the arguments in all records.
+/// Field names that records have of their own. An argument of such a name gets the prefix `arg_`.
 const TAKEN: [&str; 10] = [
     "time", "cpu", "pid", "comm", "probe", "kind", "ip", "duration", "faults", "stack",
 ];
@@ -54,7 +54,7 @@ pub(crate) fn write(
     ))?;
     if has_stack {
         // The rest of a record: both stacks, if there are two.
-        let at = ARGS_AT.saturating_add(calls_at(faults_at(args.size())));
+        let at = ARGS_AT.saturating_add(stacks_at(faults_at(args.size())));
         text.write_fmt(fmt!(
             "\tfield:u64 stack[];\toffset:{at};\tsize:0;\tsigned:0;\n"
         ))?;
@@ -71,7 +71,7 @@ fn write_field(name: &str, arg: &Arg, text: &mut TextBuffer) -> fmt::Result {
     text.write_str("\tfield:")?;
     match arg.ty {
         Type::Text { len } => text.write_fmt(fmt!("char {prefix}{name}[{len}]"))?,
-        // Only these are known to be hexadecimal.
+        // Decoders show a pointer in hexadecimal, and any other number in decimal.
         Type::Number {
             show: Show::Hex | Show::Symbol,
             ..

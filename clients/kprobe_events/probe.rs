@@ -24,9 +24,9 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
-use crate::fetch::calls_at;
+use crate::fetch::stacks_at;
 use crate::fetch::Area;
-use crate::fetch::Calls;
+use crate::fetch::CallChain;
 use crate::fetch::Fetch;
 use crate::fetch::InRecord;
 use crate::fetch::When;
@@ -43,7 +43,7 @@ const MAX_ACTIVE: u32 = 128;
 /// Size of the fault bits in bytes.
 const FAULTS_SIZE: usize = size_of::<u32>();
 
-/// Destination of hits.
+/// Destination of the hits of one probe.
 pub(crate) struct Output {
     /// Number of the probe, also the type of its records if they have arguments.
     pub(crate) probe: u16,
@@ -87,12 +87,12 @@ impl Output {
         &self,
         head: impl FnOnce() -> Head,
         size: usize,
-        calls: Option<&Calls<'_>>,
+        calls: Option<&CallChain<'_>>,
         fill: impl FnOnce(&mut InRecord<'_, '_>) -> u32,
     ) {
         let end = match calls {
             None => size.saturating_add(FAULTS_SIZE),
-            Some(calls) => calls_at(size).saturating_add(calls.bytes().len()),
+            Some(calls) => stacks_at(size).saturating_add(calls.bytes().len()),
         };
         let len = ARGS_AT.saturating_add(end);
         self.hits.fetch_add(1, Relaxed);
@@ -103,13 +103,14 @@ impl Output {
             let faults = fill(&mut rest);
             rest.put(size, &faults.to_le_bytes());
             if let Some(calls) = calls {
-                rest.put(calls_at(size), calls.bytes());
+                rest.put(stacks_at(size), calls.bytes());
             }
             Outcome::Commit
         });
     }
 }
 
+/// Handler of a probe on an instruction that records the registers.
 pub(crate) struct OnPoint(Output);
 
 #[vtable]
@@ -120,6 +121,7 @@ impl ProbeHandler for OnPoint {
     }
 }
 
+/// Handler of a return probe that records the registers.
 pub(crate) struct OnReturn(Output);
 
 #[vtable]
@@ -145,7 +147,7 @@ fn since(entered: u64) -> u64 {
     mono_fast_ns().saturating_sub(entered)
 }
 
-/// Handler with arguments or conditions.
+/// Common part of the handlers with arguments or conditions.
 pub(crate) struct Reader {
     output: Output,
     fetch: Fetch,
@@ -161,7 +163,7 @@ impl Reader {
         ctx: &ProbeCtx<'_>,
         task: &TaskInfo,
         duration: u64,
-        calls: Option<&Calls<'_>>,
+        calls: Option<&CallChain<'_>>,
     ) {
         let Self { output, fetch } = self;
         let head = || output.head(kind, ctx, task, duration);
@@ -170,15 +172,15 @@ impl Reader {
         });
     }
 
-    /// Writes a record with the values read at the entry of a function, in `kept`, and at its
-    /// return.
+    /// Writes a record with values of both times: `kept` has those read at the entry of the
+    /// function, and this reads the others.
     #[inline(never)]
     fn put_kept<const N: usize>(
         &self,
         ctx: &ProbeCtx<'_>,
         task: &TaskInfo,
         duration: u64,
-        calls: Option<&Calls<'_>>,
+        calls: Option<&CallChain<'_>>,
         kept: &mut Kept<N>,
     ) {
         let Self { output, fetch } = self;
@@ -192,6 +194,7 @@ impl Reader {
     }
 }
 
+/// Handler of a probe on an instruction, with arguments or conditions.
 pub(crate) struct ReadsAtPoint(Reader);
 
 #[vtable]
@@ -199,7 +202,7 @@ impl ProbeHandler for ReadsAtPoint {
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         let Reader { output, fetch } = &self.0;
         let task = TaskInfo::current();
-        if !fetch.counts(ctx, &task, When::Hit, 0) {
+        if !fetch.conditions_hold(ctx, &task, When::Hit, 0) {
             return Next::Continue;
         }
         match fetch.has_args() {
@@ -214,7 +217,8 @@ impl ProbeHandler for ReadsAtPoint {
     }
 }
 
-/// Return probe with room for `N` bytes of arguments that are read at the entry.
+/// Handler of a return probe, with arguments or conditions. Calls have room for `N` bytes of
+/// arguments that are read at the entry.
 pub(crate) struct ReadsAtReturn<const N: usize>(Reader);
 
 /// Data of a call until it returns, zeroed at each entry.
@@ -234,7 +238,7 @@ impl<const N: usize> RetprobeHandler for ReadsAtReturn<N> {
 
     fn entry(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept<N>) -> Keep {
         let fetch = &self.0.fetch;
-        if !fetch.counts(ctx, &TaskInfo::current(), When::Entry, 0) {
+        if !fetch.conditions_hold(ctx, &TaskInfo::current(), When::Entry, 0) {
             return Keep::No;
         }
         kept.faults = fetch.write(ctx, When::Entry, &mut kept.area);
@@ -246,7 +250,7 @@ impl<const N: usize> RetprobeHandler for ReadsAtReturn<N> {
         let duration = since(kept.entered);
         let Reader { output, fetch } = &self.0;
         let task = TaskInfo::current();
-        if !fetch.counts(ctx, &task, When::Return, duration) {
+        if !fetch.conditions_hold(ctx, &task, When::Return, duration) {
             return;
         }
         if !fetch.has_args() {
@@ -267,7 +271,9 @@ pub(crate) enum Live {
     Point(Probe<OnPoint>),
     Return(Retprobe<OnReturn>),
     ReadsAtPoint(Probe<ReadsAtPoint>),
+    /// Reads all arguments at the return.
     ReadsAtReturn(Retprobe<ReadsAtReturn<0>>),
+    /// Reads some arguments at the entry, and keeps them until the return.
     KeepsToReturn(Retprobe<ReadsAtReturn<AREA_MAX>>),
 }
 
@@ -302,9 +308,9 @@ impl Request<'_> {
     fn form(&self) -> Form {
         let fetch = &self.fetch;
         match self.kind {
-            Kind::Point if fetch.is_nothing() => Form::Point,
+            Kind::Point if fetch.is_empty() => Form::Point,
             Kind::Point => Form::ReadsAtPoint,
-            Kind::Return if fetch.is_nothing() => Form::Return,
+            Kind::Return if fetch.is_empty() => Form::Return,
             Kind::Return if fetch.reads_at_entry() => Form::KeepsToReturn,
             Kind::Return => Form::ReadsAtReturn,
         }
@@ -324,7 +330,7 @@ fn points<H: ProbeHandler>(
         let builder = builder.offset(request.offset);
         (builder, handler(request.reader()))
     }));
-    keep(made?, live, to)
+    append(made?, live, to)
 }
 
 /// Registers return probes, like [`points`].
@@ -339,10 +345,11 @@ fn returns<H: RetprobeHandler>(
         let builder = builder.max_active(MAX_ACTIVE);
         (builder, handler(request.reader()))
     }));
-    keep(made?, live, to)
+    append(made?, live, to)
 }
 
-fn keep<P>(
+/// Appends registered probes to `to`, and returns the refusal.
+fn append<P>(
     (probes, refusal): (KVVec<P>, Option<ProbeError>),
     live: impl Fn(P) -> Live,
     to: &mut KVVec<Live>,
@@ -386,7 +393,7 @@ impl Live {
     /// Drops many probes faster than one by one.
     pub(crate) fn drop_all(all: impl Iterator<Item = Self>) {
         let (mut points, mut readers) = (KVVec::new(), KVVec::new());
-        let (mut returns, mut reading_late, mut keeping) =
+        let (mut returns, mut return_readers, mut keeping) =
             (KVVec::new(), KVVec::new(), KVVec::new());
         for live in all {
             // Dropped at once if there is no memory.
@@ -394,14 +401,14 @@ impl Live {
                 Self::Point(probe) => points.push(probe, GFP_KERNEL),
                 Self::ReadsAtPoint(probe) => readers.push(probe, GFP_KERNEL),
                 Self::Return(probe) => returns.push(probe, GFP_KERNEL),
-                Self::ReadsAtReturn(probe) => reading_late.push(probe, GFP_KERNEL),
+                Self::ReadsAtReturn(probe) => return_readers.push(probe, GFP_KERNEL),
                 Self::KeepsToReturn(probe) => keeping.push(probe, GFP_KERNEL),
             };
         }
         Probe::drop_all(points.into_iter());
         Probe::drop_all(readers.into_iter());
         Retprobe::drop_all(returns.into_iter());
-        Retprobe::drop_all(reading_late.into_iter());
+        Retprobe::drop_all(return_readers.into_iter());
         Retprobe::drop_all(keeping.into_iter());
     }
 
@@ -442,7 +449,7 @@ impl Live {
         self.output().hits.load(Relaxed)
     }
 
-    /// Returns the number of hits without a call of a handler.
+    /// Returns the number of hits that called no handler.
     pub(crate) fn missed(&self) -> usize {
         match self {
             Self::Point(probe) => probe.missed(),
@@ -454,7 +461,7 @@ impl Live {
     }
 
     /// Returns true if the probed code is still loaded.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         match self {
             Self::Point(probe) => probe.is_armed(),
             Self::Return(probe) => probe.is_armed(),

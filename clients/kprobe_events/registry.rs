@@ -28,8 +28,8 @@ use kernel::str::CString;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
+use crate::fetch::ChainBuffers;
 use crate::fetch::Fetch;
-use crate::fetch::Rooms;
 use crate::format;
 use crate::probe::Live;
 use crate::probe::Output;
@@ -52,7 +52,7 @@ struct NamedProbe {
 }
 
 /// Probe to add, as parsed from a line.
-struct New<'a> {
+struct NewProbe<'a> {
     kind: Kind,
     name: &'a str,
     symbol: &'a str,
@@ -60,7 +60,8 @@ struct New<'a> {
     args: Args<'a>,
 }
 
-/// Fields of an [`NamedProbe`] besides the probe, and a tree node for it.
+/// Fields of a [`NamedProbe`] before the probe is registered, and a tree node for it. The name and
+/// the number are claimed.
 struct Claimed {
     number: u16,
     name: Name,
@@ -106,14 +107,14 @@ impl Ord for Name {
 
 #[derive(Default)]
 struct State {
-    /// Number of the last probe.
+    /// Last claimed number.
     last: u16,
-    /// Numbers of the probes, even those being added, by name.
+    /// Numbers of the probes by name. Includes probes that are being added.
     names: RBTree<Name, u16>,
     /// Probes by number. This is the order in which they were added, until the numbers wrap.
     entries: RBTree<u16, NamedProbe>,
     /// Buffers for stacks, allocated for the first probe with a stack.
-    rooms: Option<Arc<Rooms>>,
+    buffers: Option<Arc<ChainBuffers>>,
 }
 
 /// Registered probes. Dropping this unregisters them.
@@ -257,7 +258,7 @@ impl Probes {
     }
 
     /// Adds probes, up to the first that fails. Returns the number of added probes, and the error.
-    fn add(&self, all: &[New<'_>]) -> (usize, Result) {
+    fn add(&self, all: &[NewProbe<'_>]) -> (usize, Result) {
         if all.is_empty() {
             return (0, Ok(()));
         }
@@ -277,8 +278,8 @@ impl Probes {
     }
 
     /// Adds one chunk and counts its probes in `count`.
-    fn add_to(&self, state: &mut State, some: &[New<'_>], count: &mut usize) -> Result {
-        // Reserve first: each claimed name is then added or given back.
+    fn add_to(&self, state: &mut State, some: &[NewProbe<'_>], count: &mut usize) -> Result {
+        // Reserve first: a claimed name is then either added or removed again.
         let mut claimed = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut prepared = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut requests = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
@@ -332,14 +333,14 @@ impl Probes {
         start: u16,
     ) -> Result<(Claimed, Fetch, Output)> {
         let args = new.args;
-        let rooms = || match &state.rooms {
-            Some(rooms) => Ok(rooms.clone()),
+        let buffers = || match &state.buffers {
+            Some(buffers) => Ok(buffers.clone()),
             None => Ok(state
-                .rooms
-                .insert(Arc::new(Rooms::new()?, GFP_KERNEL)?)
+                .buffers
+                .insert(Arc::new(ChainBuffers::new()?, GFP_KERNEL)?)
                 .clone()),
         };
-        let fetch = Fetch::new(args, rooms)?;
+        let fetch = Fetch::new(args, buffers)?;
         let symbol = CString::try_from_fmt(fmt!("{}", new.symbol))?;
         let text = match args.conditions_text() {
             "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
@@ -389,8 +390,8 @@ impl Probes {
     }
 }
 
-/// Converts lines by `of` up to the first [`None`]. Returns the results, and the end offset of each
-/// line.
+/// Takes lines as long as `of` converts them: up to the first [`None`]. Returns the results, and
+/// the end offset of each line.
 fn leading<'a, T>(
     all: &mut Peekable<impl Iterator<Item = (&'a [u8], usize)>>,
     of: impl Fn(&'a [u8]) -> Option<T>,
@@ -418,7 +419,7 @@ fn removed(line: &[u8]) -> Option<&str> {
 }
 
 /// Returns the probe that a line adds, if any.
-fn added(line: &[u8]) -> Option<New<'_>> {
+fn added(line: &[u8]) -> Option<NewProbe<'_>> {
     match Command::parse(line).filter(|_| line.len() <= LINE_MAX)? {
         Command::Add {
             kind,
@@ -426,7 +427,7 @@ fn added(line: &[u8]) -> Option<New<'_>> {
             symbol,
             offset,
             args,
-        } => Some(New {
+        } => Some(NewProbe {
             kind,
             name,
             symbol,
@@ -470,7 +471,7 @@ impl NamedProbe {
             Kind::Point => "probe",
             Kind::Return => "return",
         };
-        let state = match live.is_there() {
+        let state = match live.is_loaded() {
             true => "on",
             false => "gone",
         };

@@ -15,10 +15,12 @@ use kernel::types::Opaque;
 
 /// Handler for entries and returns. It may run on several CPUs at a time.
 pub(crate) trait FprobeHandler: Send + Sync + 'static {
-    /// Handles the entry of a function. Returns the time to follow the call to its return.
+    /// Handles the entry of a function. Returns the time of the entry to follow the call to its
+    /// return, or `None` to ignore the call.
     fn entry(&self) -> Option<u64>;
 
-    /// Handles the return of the function at `ip`, which was entered at this time.
+    /// Handles the return of the function at `ip`. `entered` is the time that
+    /// [`FprobeHandler::entry`] has returned for the call.
     fn exit(&self, ip: usize, entered: u64);
 }
 
@@ -139,8 +141,8 @@ impl<H: FprobeHandler> Fprobe<H> {
         if data.is_null() {
             return;
         }
-        // SAFETY: If not NULL, `data` points to words of the thread's shadow stack, where any bits
-        // are a number.
+        // SAFETY: If not NULL, `data` points to words of the thread's shadow stack; any bits in
+        // them are a valid `u64`.
         let entered = unsafe { data.cast::<u64>().read() };
         // SAFETY: The kernel passes a registered probe; unregistering it waits for this call.
         unsafe { Self::handler_of(probe) }.exit(ip, entered);
