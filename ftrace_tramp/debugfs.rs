@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs `ftrace_tramp/`. `list` shows the trampolines, and the functions that had to fall back
-//! to the list function. `pool` shows the memory for trampolines and for the kprobes' copies.
+//! debugfs `ftrace_tramp/`. `list` shows the trampolines, and the sets of ops with functions that
+//! call ftrace's list function. `pool` shows the pool of executable memory, which kprobes share.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -123,7 +123,7 @@ impl Node {
     }
 }
 
-/// Writes the properties of a trampoline; its address as 0 unless `shown`.
+/// Writes the properties of a trampoline. Writes its address as 0 unless `shown`.
 fn write_trampoline(
     lines: &mut TextBuffer,
     trampoline: &TrampolineInfo,

@@ -39,7 +39,7 @@ pub(crate) struct Registry {
     live: RBTree<usize, Trampoline>,
     sets: LiveSets,
     data: DataTrampolines,
-    /// Trampolines that no stub jumps to.
+    /// Trampolines that no stub jumps to, until the next reclaim.
     retired: Retired,
     /// Set after ftrace has failed while changing sites: a site may call any trampoline.
     ftrace_failed: bool,
@@ -83,8 +83,8 @@ fn describe(refusal: Refusal) -> (&'static str, u16) {
 
 /// Creates the registry.
 ///
-/// Errors: -EOPNOTSUPP, with the reason in the log, if the engine does not know the kernel's
-/// trampolines; -ENOMEM.
+/// Errors: -EOPNOTSUPP, with the reason in the log, if the kernel's trampolines have an unknown
+/// form; -ENOMEM.
 pub(crate) fn start() -> Result {
     let registry = Registry {
         templates: Templates {
@@ -218,7 +218,7 @@ impl Registry {
     }
 
     fn add(&mut self, ops: Ops<'_>) -> Result {
-        // Do the fallible step first: an attached trampoline is not undone.
+        // Reserve first: nothing detaches the trampoline if this fails later.
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let trampoline = Trampoline::attach(ops, &self.templates)?;
         self.live.insert(room.into_node(ops.address(), trampoline));
@@ -229,8 +229,8 @@ impl Registry {
     fn free_trampoline(&mut self, ops: Ops<'_>) -> bool {
         let live = self.live.remove(&ops.address());
         if self.ftrace_failed {
-            // A site may call it, regardless of its maker. A client's own trampoline stays
-            // untouched.
+            // A site may still call the trampoline, whether the engine or the kernel has made it.
+            // So it stays. A client's own trampoline stays as it is.
             if live.is_some_and(|trampoline| trampoline.is_of(ops)) {
                 ops.clear_trampoline();
             }
@@ -243,8 +243,8 @@ impl Registry {
         done
     }
 
-    /// Retargets all trampolines, so that sites stuck with an old one do not call an unregistered
-    /// ops.
+    /// Retargets all trampolines after ftrace has failed. Sites may be stuck with an old
+    /// trampoline, which must not call an unregistered ops.
     fn handle_failure(&mut self, step: &Step<'_>) {
         self.ftrace_failed = true;
         self.sets.handle_failure(step);

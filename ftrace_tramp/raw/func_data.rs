@@ -27,10 +27,13 @@ use super::shared_trampoline::SharedTrampoline;
 use super::template::Templates;
 use super::trampoline::TrampolineInfo;
 
+/// `NO_STUB` of `data.c`.
+const NO_STUB: usize = 1;
+
 /// Kind of a change to functions of a `struct ftrace_data_ops`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataEvent {
-    /// The entries are new.
+    /// The functions of these entries are new.
     Attach,
     /// No site calls the stubs of these entries.
     Detached,
@@ -43,8 +46,9 @@ pub(crate) enum DataEvent {
 /// # Invariants
 ///
 /// The structure is valid and accurate for `'a`, with exclusive access to the entries.
-/// `ftrace_lock` is held. A `stub` above 1 was made by [`DataTrampolines::attach`] and is owned by
-/// its entry alone.
+/// `ftrace_lock` is held. The `stub` of an entry is 0 before one is made, and [`NO_STUB`] if the
+/// entry gets none. A greater value is a stub that [`DataTrampolines::attach`] has made, owned by
+/// the entry alone.
 pub(crate) struct DataChange<'a>(NonNull<bindings::ftrace_data_change>, PhantomData<&'a ()>);
 
 impl DataChange<'_> {
@@ -93,8 +97,8 @@ impl DataChange<'_> {
     fn entries(&mut self) -> &mut [bindings::ftrace_data_entry] {
         let raw = self.raw();
         match usize::try_from(raw.count) {
-            // SAFETY: By the type invariant there are so many, and this change has exclusive access
-            // to them while borrowed.
+            // SAFETY: By the type invariant there are `count` entries, and this change has
+            // exclusive access to them while borrowed.
             Ok(count) if count != 0 => unsafe {
                 core::slice::from_raw_parts_mut(raw.entries, count)
             },
@@ -116,8 +120,8 @@ impl DataTrampolines {
         self.0.get(&ops).is_some()
     }
 
-    /// Makes stubs for new functions, unless the engine is being detached. Functions that do not
-    /// get one call the ops's own trampoline.
+    /// Makes stubs for new functions, unless the engine is being detached. A function without a
+    /// stub calls the ops's own trampoline.
     ///
     /// Errors: -ENOMEM; -ERANGE if the callback is more than 2 GiB away; -EOPNOTSUPP if the
     /// kernel's code uses R11.
@@ -147,8 +151,8 @@ impl DataTrampolines {
     /// Frees stubs that no site calls. The pool waits for tasks that still execute one.
     pub(crate) fn detach(&mut self, change: &mut DataChange<'_>) {
         for entry in change.entries() {
-            let stub = core::mem::replace(&mut entry.stub, 1);
-            if stub > 1 {
+            let stub = core::mem::replace(&mut entry.stub, NO_STUB);
+            if stub > NO_STUB {
                 // SAFETY: By the type invariant of `DataChange`, `attach()` has made the stub with
                 // this length. The entry was its only owner, and no longer has it.
                 drop(unsafe { Slot::from_address(stub, STUB_LEN) });

@@ -3,9 +3,12 @@
 //! Sets of ops that trace the same function, with their trampolines.
 //!
 //! Contexts: process, sleeps; `ftrace_lock` held, which a [`SetChange`] and a [`Step`] prove,
-//! unless noted otherwise. The sets in use contain only registered ops: ftrace reports each change
-//! of a function's ops. The other sets stop being found before ftrace is done with an ops
-//! ([`LiveSets::sites_changed`]), or stop calling it ([`LiveSets::handle_failure`]).
+//! unless noted otherwise.
+//!
+//! A set is in use while functions have it. Its ops are registered, as ftrace reports each change
+//! of a function's ops. A set without functions may have an ops about to be unregistered. Before
+//! ftrace is done with that ops, [`LiveSets::sites_changed`] removes the set from the lookup. If
+//! ftrace has failed, [`LiveSets::handle_failure`] makes the set no longer call the ops.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -79,17 +82,17 @@ impl SetChange<'_> {
     }
 }
 
-/// Access to ftrace's lists while its lock is held.
-struct FtraceLists;
+/// ftrace's lists of ops and functions, while its lock is held.
+struct LockedFtrace;
 
 fn raw_ops(address: usize) -> *mut bindings::ftrace_ops {
     core::ptr::with_exposed_provenance_mut(address)
 }
 
-impl Ftrace for FtraceLists {
+impl Ftrace for LockedFtrace {
     fn is_before(&self, ops: usize, other: usize) -> bool {
-        // SAFETY: It only compares the addresses with those in its list. This is used within
-        // `LiveSets::change()`, with `ftrace_lock`.
+        // SAFETY: The function only compares the addresses with those in ftrace's list. This is
+        // used within `LiveSets::change()`, with `ftrace_lock`.
         unsafe { bindings::ferro_tramp_is_before(raw_ops(ops), raw_ops(other)) }
     }
 
@@ -97,8 +100,8 @@ impl Ftrace for FtraceLists {
         let but = but.map_or(core::ptr::null_mut(), raw_ops);
         let mut found = [core::ptr::null_mut(); MAX_MEMBERS];
         let most = u32::try_from(MAX_MEMBERS).unwrap_or_default();
-        // SAFETY: There is room for so many. This is used within `LiveSets::change()`, with
-        // `ftrace_lock`.
+        // SAFETY: `found` has room for `most` pointers. This is used within `LiveSets::change()`,
+        // with `ftrace_lock`.
         let count = unsafe { bindings::ferro_tramp_ops_of(ip, but, found.as_mut_ptr(), most) };
         let count = usize::try_from(count).ok()?;
         let found = found.map(|ops: *mut bindings::ftrace_ops| ops.expose_provenance());
@@ -111,7 +114,7 @@ impl Ftrace for FtraceLists {
 pub(crate) enum FallbackReason {
     /// Too many ops.
     Many,
-    /// Direct calls, which one of the ops makes, need ftrace's own trampoline.
+    /// One of the ops makes direct calls, which need ftrace's own trampoline.
     Direct,
     /// Out of memory, or out of pool memory in reach.
     NoMemory,
@@ -168,10 +171,12 @@ pub(crate) struct SetInfo {
     pub(crate) trampoline: Result<TrampolineInfo, FallbackReason>,
 }
 
+/// Sets the word of a set with the call target for ftrace, as [`SetTarget::Own`]
+/// describes it; 0 stands for ftrace's list function.
 fn set_address(set: u16, address: usize) {
     let all = (&raw mut bindings::ftrace_set_addresses).cast::<usize>();
     if usize::from(set) < MAX_SETS {
-        // SAFETY: The array has so many words. ftrace uses them with `ftrace_lock` held. Callers
+        // SAFETY: The array has `MAX_SETS` words. ftrace uses them with `ftrace_lock` held. Callers
         // hold the lock, or no function has the number.
         unsafe { all.add(usize::from(set)).write_volatile(address) };
     }
@@ -185,13 +190,13 @@ impl LiveSets {
         }
     }
 
-    /// Reports the set of a function to ftrace; no set if the engine is being detached.
+    /// Reports the new set of a function to ftrace, or no set if the engine is being detached.
     pub(crate) fn change(&mut self, change: SetChange<'_>) {
         let mut request = change.get();
         if is_detaching() {
             request.event = Event::Drop;
         }
-        let set = self.sets.change(&request, &FtraceLists);
+        let set = self.sets.change(&request, &LockedFtrace);
         change.answer(set);
     }
 
@@ -203,21 +208,21 @@ impl LiveSets {
         data: &DataTrampolines,
     ) {
         self.sets.prepare(|set, members| {
-            let tramp = match members.as_slice() {
+            let target = match members.as_slice() {
                 [ops] if data.has(*ops) => SetTarget::Own(ops & !KERNEL),
-                _ => Self::make(members, templates),
+                _ => Self::make_target(members, templates),
             };
-            let address = match &tramp {
+            let address = match &target {
                 SetTarget::Own(address) => *address,
                 SetTarget::Shared(shared) => shared.trampoline().address(),
                 SetTarget::ListFunction(_) => 0,
             };
             set_address(set, address);
-            Some(tramp)
+            Some(target)
         });
     }
 
-    fn make(members: &Members, templates: &Templates) -> SetTarget {
+    fn make_target(members: &Members, templates: &Templates) -> SetTarget {
         let mut raw = [core::ptr::null_mut(); MAX_MEMBERS];
         let (mut saves_regs, mut direct, mut own) = (false, false, 0);
         for (raw, address) in raw.iter_mut().zip(members.as_slice()) {
@@ -242,16 +247,16 @@ impl LiveSets {
         }
     }
 
-    /// Records that sites are up to date. Returns true if there are unused trampolines that no task
-    /// waits for yet.
+    /// Records that all sites call the sets of their functions. Returns true if there are unused
+    /// trampolines without a reclaim in progress.
     pub(crate) fn sites_changed(&mut self, _step: &Step<'_>) -> bool {
         self.sets.settle()
     }
 
     /// Updates the function of an ops in all sets that contain it.
     pub(crate) fn retarget(&mut self, ops: Ops<'_>) {
-        self.sets.of_member(ops.address(), |tramp, at| {
-            if let (SetTarget::Shared(shared), Ok(at)) = (tramp, u32::try_from(at)) {
+        self.sets.of_member(ops.address(), |target, at| {
+            if let (SetTarget::Shared(shared), Ok(at)) = (target, u32::try_from(at)) {
                 // SAFETY: The ops is valid, and the member of this set at that position.
                 unsafe { bindings::ferro_tramp_set_retarget(shared.ops(), at) };
             }
@@ -261,8 +266,8 @@ impl LiveSets {
     /// Handles ftrace's failure: sites stuck with an old set no longer call an ops that has just
     /// been unregistered.
     pub(crate) fn handle_failure(&mut self, _step: &Step<'_>) {
-        for tramp in self.sets.codes() {
-            if let SetTarget::Shared(shared) = tramp {
+        for target in self.sets.codes() {
+            if let SetTarget::Shared(shared) = target {
                 // SAFETY: As a `Step` proves, its members are valid, and `ftrace_lock` is held.
                 unsafe { bindings::ferro_tramp_set_handle_failure(shared.ops()) };
             }
@@ -303,27 +308,28 @@ impl LiveSets {
         Some(Quiescing { sets, retired })
     }
 
-    /// Removes them from the sets and returns them. Context: with `ftrace_lock` or without.
+    /// Frees the numbers of the unused sets, and returns the unused trampolines. Context: with
+    /// `ftrace_lock` or without.
     pub(crate) fn take_reclaimable(&mut self, Quiesced(unused): Quiesced) -> Reclaimable {
         let mut all = unused.retired;
         if unused.sets {
             self.reclaiming = false;
-            while let Some((set, tramp)) = self.sets.release() {
+            while let Some((set, target)) = self.sets.release() {
                 set_address(set, 0);
-                if let Some(SetTarget::Shared(shared)) = tramp {
+                if let Some(SetTarget::Shared(shared)) = target {
                     all.add(shared);
                 }
             }
         }
-        // SAFETY: `begin_reclaim()` has found these alone, and the retired ones were retired before
-        // it. A `Quiesced` proves that no task is in them.
+        // SAFETY: These were unused when `begin_reclaim()` found them, and the retired ones were
+        // retired before it. A `Quiesced` proves that no task is in them.
         unsafe { all.into_reclaimable() }
     }
 }
 
 /// Unused trampolines that a task may still be in.
 pub(crate) struct Quiescing {
-    /// Some sets have no functions.
+    /// True if this covers the trampolines of sets without functions.
     sets: bool,
     retired: Retired,
 }
@@ -332,7 +338,7 @@ pub(crate) struct Quiescing {
 pub(crate) struct Quiesced(Quiescing);
 
 impl Quiescing {
-    /// Waits until no task is in them. Context: without locks.
+    /// Waits until no task is in these trampolines. Context: without locks.
     pub(crate) fn wait(self) -> Quiesced {
         // SAFETY: Requires only that this may sleep.
         unsafe { bindings::ferro_tramp_wait() };

@@ -14,16 +14,16 @@ use kernel::sync::atomic::Relaxed;
 /// True after [`begin_detach`]. Changes with `ftrace_lock` held.
 static DETACHING: Atomic<bool> = Atomic::new(false);
 
-/// Marks the engine as about to be detached: functions get no more sets and no more stubs. This
-/// cannot be undone.
+/// Marks the engine as being detached: functions get no more sets and no more stubs. This cannot be
+/// undone.
 ///
-/// `ftrace_lock` is held for it. So each change of functions or of sites runs either entirely
-/// before or entirely after this.
+/// Holds `ftrace_lock` for the mark. So each change of functions or of sites runs either entirely
+/// before or entirely after it.
 pub(crate) fn begin_detach() {
     extern "C" fn mark() {
         DETACHING.store(true, Relaxed);
     }
-    // SAFETY: It calls the function, and sleeps, as this function's context allows.
+    // SAFETY: The C function calls `mark()`, and sleeps, as this function's context allows.
     unsafe { bindings::ferro_tramp_locked(Some(mark)) };
 }
 
@@ -32,14 +32,14 @@ pub(super) fn is_detaching() -> bool {
     DETACHING.load(Relaxed)
 }
 
-/// Proof that ftrace has rebuilt all trampolines. If the engine was about to be detached before, no
-/// site calls the stubs and sets that it has made, and no task is in them.
+/// Proof that ftrace has rebuilt all trampolines. If the engine was being detached when the rebuild
+/// began, no site calls its stubs and sets, and no task is in them.
 pub(crate) struct Rebuilt {
     is_last: bool,
 }
 
 impl Rebuilt {
-    /// Returns true if the engine was about to be detached when the rebuild began.
+    /// Returns true if the engine was being detached when the rebuild began.
     pub(super) fn is_last(&self) -> bool {
         self.is_last
     }
@@ -51,7 +51,7 @@ impl Rebuilt {
 /// Errors: -ENODEV if ftrace has failed: the old ones stay callable and are never freed.
 pub(crate) fn rebuild_all() -> Result<Rebuilt> {
     let is_last = is_detaching();
-    // SAFETY: It has no arguments, and sleeps, as this function's context allows.
+    // SAFETY: The C function has no arguments, and sleeps, as this function's context allows.
     to_result(unsafe { bindings::ftrace_renew_trampolines() })?;
     Ok(Rebuilt { is_last })
 }

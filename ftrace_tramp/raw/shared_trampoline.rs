@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trampolines that belong to no single ops. A placeholder ops represents each one, so that ftrace
-//! shows and finds it.
+//! Trampolines that belong to no single ops. Each has a placeholder ops, through which ftrace lists
+//! the trampoline and recognises its addresses.
 //!
 //! Contexts: process, sleeps.
 
@@ -21,7 +21,7 @@ pub(crate) struct SharedTrampoline {
     trampoline: ManuallyDrop<Trampoline>,
     /// Placeholder ops, made by `builtin.c`.
     ops: NonNull<bindings::ftrace_ops>,
-    /// Next one in a [`Retired`].
+    /// Next one in the list of a [`Retired`].
     next: Option<KBox<SharedTrampoline>>,
 }
 
@@ -36,7 +36,7 @@ impl NewOps {
     /// Context: `ftrace_lock` held.
     fn new(members: &mut [*mut bindings::ftrace_ops], saves_regs: bool) -> Result<Self> {
         let count = u32::try_from(members.len())?;
-        // SAFETY: The caller holds `ftrace_lock`, and has so many members.
+        // SAFETY: The caller holds `ftrace_lock`, and passes `count` members.
         let ops = unsafe { bindings::ferro_tramp_set_new(members.as_mut_ptr(), count, saves_regs) };
         NonNull::new(ops).map(Self).ok_or(ENOMEM)
     }
@@ -104,8 +104,8 @@ impl SharedTrampoline {
             (*ops.as_ptr()).trampoline = trampoline.address();
             (*ops.as_ptr()).trampoline_size = trampoline.used();
         }
-        // SAFETY: The caller holds `ftrace_lock`. It stays until a `Reclaimable` frees it, which
-        // unregisters it first.
+        // SAFETY: The caller holds `ftrace_lock`. The ops stays until a `Reclaimable` has reported
+        // its end to ftrace.
         unsafe { bindings::ftrace_set_trampoline_made(ops.as_ptr()) };
         Ok(KBox::write(
             room,
@@ -170,12 +170,12 @@ impl Drop for Reclaimable {
         };
         let mut at = first;
         while let Some(next) = at.next.as_deref() {
-            // SAFETY: The ops is in no list of ftrace's, so no other code uses the field.
+            // SAFETY: The ops is in none of ftrace's lists, so no other code uses the field.
             unsafe { (*at.ops()).next = next.ops() };
             at = next;
         }
-        // SAFETY: `new()` has registered them. By the type invariant they can end here. The last
-        // one's `next` is NULL, as `builtin.c` has made it.
+        // SAFETY: `new()` has reported them to ftrace. By the type invariant no task is in them.
+        // The last one's `next` is NULL, as `builtin.c` has made it.
         unsafe { bindings::ftrace_set_trampolines_gone(first.ops()) };
         while let Some(mut retired) = self.0.take() {
             self.0 = retired.next.take();

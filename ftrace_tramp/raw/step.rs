@@ -23,8 +23,8 @@ pub(crate) enum Phase {
 ///
 /// # Invariants
 ///
-/// `ftrace_lock` is held for `'a`. All ops in sets that sites may call are valid for `'a`, and so
-/// is each that has a trampoline.
+/// `ftrace_lock` is held for `'a`. All ops with a trampoline, and all ops in sets that sites may
+/// call, are valid for `'a`.
 pub(crate) struct Step<'a> {
     phase: Phase,
     _lock: PhantomData<&'a ()>,

@@ -25,15 +25,15 @@ use super::ops::Ops;
 use super::step::Step;
 use super::template::Templates;
 
-/// Bytes for the longest ending of a copy and for the word with the ops.
+/// Bytes that a copy may have more than its template: its ending, and the word with the ops.
 const REST: usize = 16;
 
 /// Trampoline in a slot. Dropping this leaks it; detach or free it instead.
 ///
 /// # Invariants
 ///
-/// The slot has a copy of a kernel's template, with its call at `call`. `ops` is the ops that it
-/// was attached to.
+/// The slot has a copy of one of the kernel's trampolines, with its call at `call`. `ops` is the
+/// ops of [`Self::attach`], if any.
 pub(crate) struct Trampoline {
     slot: ManuallyDrop<Slot>,
     call: usize,
@@ -119,7 +119,7 @@ impl Trampoline {
     pub(crate) fn attach(ops: Ops<'_>, templates: &Templates) -> Result<Self> {
         let third = Third::Ops(ops.address() as u64);
         let mut code = Self::new(ops.function(), third, ops.saves_regs(), templates)?;
-        // INVARIANT: The next call attaches it, and cannot fail.
+        // INVARIANT: `set_trampoline()` below attaches it, and cannot fail.
         code.ops = Some(ops.as_non_null());
         // SAFETY: By the invariant of `KernelTemplate` the slot has a copy of the kernel's
         // trampoline, made for this ops. It stays until `detach()`.
@@ -127,14 +127,14 @@ impl Trampoline {
         Ok(code)
     }
 
-    /// Retargets its call.
+    /// Makes the trampoline call another function.
     ///
     /// Errors: -ERANGE if the function is more than 2 GiB away; the trampoline then calls the old
-    /// one.
+    /// function.
     pub(crate) fn retarget(&mut self, function: CallTarget) -> Result {
         let code = function.call(self.call as u64).ok_or(ERANGE)?;
         // SAFETY: By the type invariant the call is there, in this trampoline's own slot. A CPU
-        // that executes it calls a function that ftrace has for this ops, before and after.
+        // that executes it calls the old or the new function, and ftrace permits both for this ops.
         unsafe { TextMutex::new().replace(self.call, &code) };
         Ok(())
     }
@@ -144,19 +144,19 @@ impl Trampoline {
         ops.trampoline() == self.slot.address()
     }
 
-    /// Detaches and frees it, after ftrace has waited until no task is in it. Does nothing if the
-    /// ops has another trampoline.
+    /// Detaches and frees the trampoline. Its caller, ftrace, has waited until no task is in it.
+    /// Does nothing if the ops has another trampoline.
     pub(crate) fn detach(self, ops: Ops<'_>) {
         if !self.is_of(ops) {
             return;
         }
         ops.clear_trampoline();
-        // SAFETY: The ops no longer has the code, and ftrace has waited for tasks in it.
+        // SAFETY: The ops no longer refers to the code, and ftrace has waited for tasks in it.
         unsafe { self.free() };
     }
 
-    /// Retargets the call after ftrace has failed: sites may still call this, but not an
-    /// unregistered ops.
+    /// Retargets the call after ftrace has failed. Sites may still call the trampoline, which must
+    /// not call an unregistered ops.
     ///
     /// Errors: as for [`Self::retarget`].
     pub(crate) fn handle_failure(&mut self, _step: &Step<'_>) -> Result {
@@ -169,7 +169,7 @@ impl Trampoline {
         ops.map_or(Ok(()), |ops| self.retarget(ops.last_function()))
     }
 
-    /// Frees its memory.
+    /// Frees the memory of the trampoline.
     ///
     /// # Safety
     ///
@@ -179,7 +179,7 @@ impl Trampoline {
         unsafe { ManuallyDrop::drop(&mut self.slot) };
     }
 
-    /// Returns its address.
+    /// Returns the address of the code.
     pub(crate) fn address(&self) -> usize {
         self.slot.address()
     }
@@ -189,7 +189,7 @@ impl Trampoline {
         self.len
     }
 
-    /// Returns its properties.
+    /// Returns the properties, for the debugfs list.
     pub(crate) fn info(&self) -> TrampolineInfo {
         TrampolineInfo {
             address: self.slot.address(),

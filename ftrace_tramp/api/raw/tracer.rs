@@ -40,7 +40,7 @@ static LIVE: StaticMutex<KVec<LiveTracer>> =
 
 #[derive(Clone, Copy)]
 pub(super) struct LiveTracer {
-    /// For a set the first field of its `struct ftrace_data_ops`.
+    /// The registered ops. For a set this is the first field of its `struct ftrace_data_ops`.
     pub(super) ops: *mut bindings::ftrace_ops,
     /// Addresses of the callback, which may be the client's code, and of the handler's own code.
     pub(super) code: [usize; 2],
@@ -54,7 +54,7 @@ impl LiveTracer {
     /// Unregisters the ops and waits for running calls.
     ///
     /// Errors: -ENODEV if ftrace has failed; then the ops may still be called.
-    fn end(self) -> Result {
+    fn unregister(self) -> Result {
         // SAFETY: An ops in the list is registered, or a set, and stays in place until it has been
         // removed. This is called once, after the removal.
         to_result(unsafe {
@@ -85,15 +85,15 @@ impl LiveTracer {
     }
 }
 
-/// Calls `f` with the list locked, so that the tracer does not end during the call. Returns `None`
-/// if it has ended.
+/// Calls `f` with the list locked, so that the tracer stays registered during the call. Returns
+/// `None` if the tracer is no longer registered.
 pub(super) fn while_live<R>(ops: *mut bindings::ftrace_ops, f: impl FnOnce() -> R) -> Option<R> {
     let live = LIVE.lock();
     live.iter().any(|live| live.ops == ops).then(f)
 }
 
-/// Removes a tracer from the list and ends it under the lock, so that no other code sees it as
-/// ended before.
+/// Removes a tracer from the list and unregisters it, under the lock. So a tracer outside
+/// of the list is unregistered.
 ///
 /// Returns `None` if the list has no such tracer.
 pub(super) fn end(is_it: impl Fn(&LiveTracer) -> bool) -> Option<Result> {
@@ -101,13 +101,13 @@ pub(super) fn end(is_it: impl Fn(&LiveTracer) -> bool) -> Option<Result> {
     let at = live.iter().position(is_it)?;
     let found = live.remove(at).ok()?;
     if live.is_empty() {
-        // A static is not dropped when the module is unloaded.
+        // Free the memory of the list: a static is not dropped when the module is unloaded.
         *live = KVec::new();
     }
-    Some(found.end())
+    Some(found.unregister())
 }
 
-/// Ends the tracers leaked by a module that is being unloaded.
+/// Unregisters the tracers that a module being unloaded has left registered.
 pub(crate) fn module_going(module: &Module) {
     let is_its = |live: &LiveTracer| live.code.iter().any(|code| module.contains(*code));
     while let Some(ended) = end(is_its) {
@@ -144,8 +144,8 @@ unsafe impl<H: Callback> Sync for RawTracer<H> {}
 struct PreparedFilter(*mut bindings::ftrace_ops);
 
 impl PreparedFilter {
-    /// Adds functions by their names or patterns, and by addresses. For an address, ftrace adds all
-    /// registered functions there, or none.
+    /// Adds functions by their names or patterns, and by addresses. ftrace adds either all of the
+    /// addresses, or none.
     fn add<'a>(&self, patterns: impl Iterator<Item = &'a CStr>, addresses: &[usize]) -> Result {
         for pattern in patterns {
             self.add_pattern(pattern)?;
@@ -158,8 +158,8 @@ impl PreparedFilter {
                 to_result(unsafe { bindings::ftrace_set_filter_ips(self.0, ips, count, 0, 0) });
             added.map_err(not_found)?;
         }
-        // The filter can be empty without an error if memory is short. It would then mean all
-        // functions.
+        // If memory is short, the filter may be empty although ftrace reported no error. An empty
+        // filter would trace all functions.
         match self.count() {
             0 => Err(ENOMEM),
             _ => Ok(()),
@@ -179,8 +179,8 @@ impl PreparedFilter {
     }
 
     fn count(&self) -> usize {
-        // SAFETY: The ops is ours and not registered, so no other code changes its filter. The
-        // filter exists since the ops was initialised, which adding to it does.
+        // SAFETY: The ops is ours and not registered, so no other code changes its filter. Adding
+        // to the filter has initialised the ops, and so the filter exists.
         unsafe { ferro_ftrace_filter_count(self.0) }
     }
 }
@@ -243,7 +243,7 @@ impl<H: Callback> RawTracer<H> {
         // forever. The callback takes it for a field of a `Pinned<H>`, as here.
         let registered = to_result(unsafe { bindings::register_ftrace_function(ops) });
         if let Err(error) = registered {
-            // If ftrace has failed within the call, it may call the ops.
+            // If ftrace has failed within the call, it may still call the ops: leak it.
             if error == ENODEV {
                 core::mem::forget((prepared, pinned));
             }
