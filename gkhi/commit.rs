@@ -27,15 +27,15 @@ use crate::kvec_lists::Hooks;
 /// The new target of one hook.
 struct Change {
     hook: usize,
-    /// Chain with the switch, used until the end if other hooks change, too.
+    /// Chain with the switch, used until the last round if other hooks change, too.
     staged: Option<Target>,
     end: Target,
     /// New nodes for exits that have disarmed themselves and are armed again, by exit number.
     new_nodes: KVec<(usize, Arc<Exit>)>,
 }
 
-/// Applies the staged change. An error leaves everything unchanged. The returned retire list has
-/// room for the readers of `more` additional hooks.
+/// Applies the staged change. An error leaves everything unchanged. Returns the replaced targets in
+/// a retire list, which has room for the readers of `more` additional hooks.
 pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error> {
     let count = table.hooks().iter().filter(|h| h.is_staged()).count();
     let visible = table.hooks().iter().filter(|h| h.is_visible()).count();
@@ -50,8 +50,8 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error>
     // Two targets a hook: the present one and the intermediate one.
     let mut retire_list = RetireList::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
 
-    // Nothing fails below: the retire list has room. Exits are marked armed before they can be
-    // called, as they may ask for their state.
+    // Nothing fails below: the retire list has room. Mark exits armed before they can be called, as
+    // an exit may ask for its own state.
     for change in &changes {
         arm_nodes(table, change.hook, &change.new_nodes);
     }
@@ -75,6 +75,7 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error>
     Ok(retire_list)
 }
 
+/// Prepares the new target of a hook, and allocates all that it needs.
 fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
     let hook_ref = hook.body.publisher.hook();
     let mut new_nodes = KVec::new();
@@ -122,6 +123,7 @@ fn target(hook: &Hook, exits: &[Arc<Exit>]) -> Result<Target, Error> {
     }
 }
 
+/// Makes a chain that calls the exits of `now`, and the exits of `later` once the switch is thrown.
 fn chain(
     hook: &Hook,
     now: KVec<Arc<Exit>>,
@@ -139,7 +141,7 @@ fn chain(
     Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
 }
 
-/// Marks the exits of a hook that the change arms, before the first call.
+/// Marks the exits armed that the change arms at a hook. Gives them their new nodes.
 fn arm_nodes(table: &mut Hooks, hook: usize, new_nodes: &[(usize, Arc<Exit>)]) {
     let mut hooks = table.hooks_mut().iter_mut();
     let Some(hook) = hooks.find(|h| h.id == hook) else {

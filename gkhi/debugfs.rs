@@ -23,7 +23,7 @@ use kernel::prelude::*;
 
 use crate::debugfs_nodes::exit_file;
 use crate::debugfs_nodes::lock_files;
-use crate::debugfs_nodes::Armed;
+use crate::debugfs_nodes::ArmedFile;
 use crate::debugfs_nodes::Root;
 use crate::debugfs_nodes::RootFile;
 use crate::entries::ExitEntry;
@@ -66,7 +66,8 @@ impl NodeOps for RootFile {
     }
 }
 
-/// Returns the exits that a text names.
+/// Returns the exits that a text names as HOOK/EXIT. Errors: -EINVAL, -ENOENT; -EPERM for a pinned
+/// exit.
 fn named(text: &[u8]) -> Result<KVec<Handle>> {
     let mut handles = KVec::new();
     let guard = registry::lock();
@@ -94,7 +95,7 @@ fn named(text: &[u8]) -> Result<KVec<Handle>> {
     }
 }
 
-impl Armed {
+impl ArmedFile {
     fn with<R>(&self, f: impl FnOnce(&ExitEntry) -> R) -> Result<R> {
         let guard = registry::lock();
         let mut exits = guard.iter().flat_map(|r| r.table.exits());
@@ -111,7 +112,7 @@ impl Armed {
     }
 }
 
-impl NodeOps for Armed {
+impl NodeOps for ArmedFile {
     fn read(&self, to: &mut UserDst) -> Result {
         match registry::is_armed(self.handle()?) {
             true => to.copy_at_position(b"1\n"),
@@ -131,8 +132,8 @@ impl NodeOps for Armed {
     }
 }
 
-/// Returns the contents of `hooks`: a line for each hook and each exit. Keys may be added at the
-/// ends.
+/// Returns the contents of `hooks`: a line for each hook and each exit. Later versions may add keys
+/// at the ends of lines.
 fn list() -> Result<KVVec<u8>> {
     let mut text = TextBuffer::new();
     let guard = registry::lock();
@@ -144,7 +145,7 @@ fn list() -> Result<KVVec<u8>> {
 
 fn write_hook(text: &mut TextBuffer, hook: &Hook) -> fmt::Result {
     let (entry, hook_ref) = (&hook.body, hook.body.publisher.hook());
-    let armed = |g: &ExitEntry, state| state == State::Armed && !g.node.is_self_disarmed();
+    let armed = |exit: &ExitEntry, state| state == State::Armed && !exit.node.is_self_disarmed();
     let (mut hits, mut active) = (entry.past_hits.wrapping_add(entry.dispatches.sum()), false);
     for exit in hook.exits() {
         hits = hits.wrapping_add(exit.body.counters().direct_hits());

@@ -49,25 +49,29 @@ impl Root {
     }
 }
 
+/// File in `gkhi/` itself.
 pub(crate) enum RootFile {
+    /// `hooks`
     Hooks,
     /// Contents of `hooks` at the time of open().
     Listed(KVVec<u8>),
+    /// `arm` or `disarm`
     Change(Op),
 }
 
 static ROOT_FILES: FileTable<Shared<RootFile>> = FileTable::built_in();
 
 /// File of an exit.
-pub(crate) type ExitFile = File<Shared<Armed>>;
+pub(crate) type ExitFile = File<Shared<ArmedFile>>;
 
 /// Creates the file of exit `id`.
 pub(crate) fn exit_file(dir: &Dir, name: &CStr, id: usize) -> Result<ExitFile> {
-    dir.file(name, 0o600, &EXIT_FILES, Shared::new(Ok(Armed { id }))?)
+    dir.file(name, 0o600, &EXIT_FILES, Shared::new(Ok(ArmedFile { id }))?)
 }
 
-pub(crate) struct Armed {
+/// File HOOK/EXIT: 1 if the exit is armed, otherwise 0.
+pub(crate) struct ArmedFile {
     pub(crate) id: usize,
 }
 
-static EXIT_FILES: FileTable<Shared<Armed>> = FileTable::built_in();
+static EXIT_FILES: FileTable<Shared<ArmedFile>> = FileTable::built_in();

@@ -45,7 +45,7 @@ impl HookEntry {
 }
 
 impl ExitId {
-    /// Returns the handle of an exit in Rust.
+    /// Returns the handle of an exit that was registered in Rust, which has no record.
     pub(crate) fn handle(self) -> Handle {
         Handle {
             id: self.0,
@@ -54,7 +54,7 @@ impl ExitId {
     }
 }
 
-/// Handle of an exit: its number, and the address of its record, or 0.
+/// Handle of an exit: its number, and the address of its C record, or 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) id: usize,
@@ -69,9 +69,9 @@ pub(crate) struct ExitEntry {
     pub(crate) node: Arc<Exit>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) parts: Parts,
-    /// Readers of its hook.
+    /// Readers of the exit's hook, to wait for.
     pub(crate) readers: Readers,
-    /// True if no CPU can be in the exit.
+    /// True if no CPU can be in the exit: it was never armed, or was waited for since its disarm.
     pub(crate) quiet: bool,
     /// Number of times that the exit has been armed.
     pub(crate) armings: usize,
@@ -133,13 +133,14 @@ impl ExitEntry {
     }
 }
 
-/// A deregistered exit. It stays here until its object has been dropped; its module cannot be freed
-/// before.
+/// A deregistered exit, kept until its object has been dropped. The unload of its module waits for
+/// that.
 pub(crate) struct RetiredExit {
     pub(crate) id: usize,
     pub(crate) exit: ExitEntry,
     pub(crate) stage: Stage,
-    /// Release that its owner has deferred; `None` if the owner was forgotten.
+    /// Release to defer again when the exit has returned. `None` until a dropped owner leaves it
+    /// here.
     pub(crate) release: Option<KBox<DeferredRelease>>,
 }
 
@@ -148,9 +149,11 @@ pub(crate) struct RetiredExit {
 pub(crate) enum Stage {
     /// The task that deregistered the exit waits for its calls.
     Quiescing,
-    /// The wait is over, but a call of the exit sleeps where it must not, or is the caller.
+    /// The wait is over, but a call of the exit has not returned: it sleeps where it must not, or
+    /// is the caller.
     Busy,
-    /// The exit was busy and was at rest then; another wait has to confirm it.
+    /// The exit was busy, and [`AtRest`] is its state after the last call. Another wait has to
+    /// confirm that this call has returned.
     Resting(AtRest),
     /// No call is left, and no CPU is returning from one.
     Quiesced,

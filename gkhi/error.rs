@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Errors of the registry, as Rust, C and user space get them.
+//! Errors of the registry for callers in Rust, and their error numbers for C and user space.
 //!
 //! Contexts: any.
 #![deny(unsafe_code)]
@@ -40,7 +40,7 @@ pub enum Error {
     OtherParams,
     /// The hook does not fire where the other CPUs can be stopped. -EOPNOTSUPP
     CannotStop,
-    /// The hook has an exit, and can have or was asked for only one. -EBUSY
+    /// The hook has an exit, and it or the new exit permits only one. -EBUSY
     Occupied,
     /// The hook has a first exit. -EEXIST
     FirstTaken,

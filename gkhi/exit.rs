@@ -62,7 +62,7 @@ use crate::unregister::release_or_defer;
 /// ```
 pub struct Registered<H: Spec, C: Entry = AsIs> {
     id: ExitId,
-    /// Always `Some` before the drop.
+    /// `Some` until the drop takes it.
     release: Option<KBox<DeferredRelease>>,
     _hook: PhantomData<fn(H, C)>,
 }
@@ -76,14 +76,14 @@ pub struct Builder<'a, H: Spec, C: Entry = AsIs> {
     _hook: PhantomData<fn(H, C)>,
 }
 
-/// Returns an address in the module of the calling code. The location is data of that module, while
-/// the function may be an instance in another module.
+/// Returns an address in the module of the calling code. The location is data of that module. The
+/// exit's function may be an instance in another module, if generic.
 fn code_at(location: &'static Location<'static>) -> usize {
     core::ptr::from_ref(location).addr()
 }
 
 impl<H: Spec, C: Entry> Builder<'_, H, C> {
-    /// Sets the place among the exits of the hook; the default is [`Priority::Unspecified`].
+    /// Sets the position among the exits of the hook; the default is [`Priority::Unspecified`].
     pub fn priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
@@ -232,7 +232,7 @@ impl<H: Spec, C: Entry> Drop for Registered<H, C> {
 }
 
 mod sealed {
-    /// Exits with a number.
+    /// Exits that the registry knows by a number.
     pub trait Numbered {
         fn id(&self) -> crate::raw::ExitId;
         fn counters(&self) -> Option<&ferro_sys::hook::Counters>;
@@ -254,8 +254,8 @@ pub trait AnyExit: sealed::Numbered {
     ///
     /// Context: process; sleeps.
     /// Errors: [`Error::CannotWait`] in an exit and where sleeping is not allowed;
-    /// [`Error::StillCalled`] if the exit is disarmed, but a call of it sleeps where it must not,
-    /// or is the caller; [`Error::NoMemory`].
+    /// [`Error::StillCalled`] if the exit is disarmed, but a call has not returned, because it
+    /// sleeps where it must not or is the caller; [`Error::NoMemory`].
     fn disarm(&self) -> Result<(), Error> {
         apply(Op::Disarm, &[self.id().handle()])
     }

@@ -35,6 +35,8 @@ fn errno(result: Result<(), Error>) -> c_int {
     result.map_or_else(|e| kernel::error::Error::from(e).to_errno(), |()| 0)
 }
 
+/// Registers an exit: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// `record` is NULL or a record, as the header describes it.
@@ -48,6 +50,8 @@ unsafe extern "C" fn gkh_register(record: *mut bindings::gkh_record) -> c_int {
     }))
 }
 
+/// Registers the exit that a record describes.
+///
 /// # Safety
 ///
 /// As for [`gkh_register`].
@@ -115,6 +119,8 @@ fn flags_of(flags: u32) -> Option<(Priority, Condition)> {
     Some((priority, condition))
 }
 
+/// Arms, disarms or deregisters the exits of a list.
+///
 /// # Safety
 ///
 /// `list` is NULL or the first of a list of records, as the header describes it.
@@ -156,6 +162,8 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
     Ok(())
 }
 
+/// Arms the exits of a list, all in one step: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// As for [`apply`].
@@ -165,6 +173,8 @@ unsafe extern "C" fn gkh_arm(list: *mut bindings::gkh_record) -> c_int {
     errno(unsafe { apply(Op::Arm, list) })
 }
 
+/// Disarms the exits of a list, all in one step: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// As for [`apply`].
@@ -174,6 +184,8 @@ unsafe extern "C" fn gkh_disarm(list: *mut bindings::gkh_record) -> c_int {
     errno(unsafe { apply(Op::Disarm, list) })
 }
 
+/// Deregisters the exits of a list: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// As for [`apply`].
@@ -183,6 +195,8 @@ unsafe extern "C" fn gkh_deregister(list: *mut bindings::gkh_record) -> c_int {
     errno(unsafe { apply(Op::Deregister, list) })
 }
 
+/// Registers a hook: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// `hook` is NULL, or from DEFINE_GKHOOK() and keeps the rules of the header.
@@ -197,6 +211,8 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
     )
 }
 
+/// Deletes a hook: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// As for [`gkh_identify`].
@@ -211,6 +227,8 @@ unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
     )
 }
 
+/// Disarms the calling exit: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// `exit` is the argument with which the calling exit was called.
@@ -221,6 +239,8 @@ unsafe extern "C" fn gkh_disarm_self(exit: *const bindings::gkh_exit) -> bool {
     unsafe { hook::disarm_self(exit) }
 }
 
+/// Returns true if an exit is armed: `<linux/gkhi.h>`.
+///
 /// # Safety
 ///
 /// `record` is NULL or a record.
@@ -235,7 +255,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
     registry::is_armed(Handle { id, record })
 }
 
-/// Called by `rust/sys/hook/hook.c`.
+/// Removes exits that have disarmed themselves from their hooks. Called by `rust/sys/hook/hook.c`.
 ///
 /// # Safety
 ///
@@ -245,6 +265,8 @@ unsafe extern "C" fn ferro_hook_remove_self_disarmed() {
     transaction::remove_self_disarmed();
 }
 
+/// Runs a deferred release.
+///
 /// # Safety
 ///
 /// `release` has been deferred and has no other user. Called by `rust/sys/hook/hook.c`.
@@ -256,7 +278,7 @@ unsafe extern "C" fn ferro_hook_run_release(release: *mut bindings::ferro_hook_r
     }
 }
 
-/// Called by `rust/sys/hook/hook.c`.
+/// Runs the reaper. Called by `rust/sys/hook/hook.c`.
 ///
 /// # Safety
 ///
@@ -266,7 +288,7 @@ unsafe extern "C" fn ferro_hook_reap() {
     reaper::reap();
 }
 
-/// Called by `rust/sys/hook/hook.c`.
+/// Creates the debugfs files. Called by `rust/sys/hook/hook.c`.
 ///
 /// # Safety
 ///
@@ -276,6 +298,8 @@ unsafe extern "C" fn ferro_hook_debugfs() {
     debugfs::make_files();
 }
 
+/// Removes hooks and exits of a module being unloaded.
+///
 /// # Safety
 ///
 /// `module` is being unloaded.
@@ -288,6 +312,8 @@ unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
     }
 }
 
+/// Returns true if a call of an exit of the module is running.
+///
 /// # Safety
 ///
 /// `module` exists during this call. Called by `rust/sys/hook/hook.c`.

@@ -22,7 +22,7 @@ pub(crate) struct Watched {
     pub(crate) id: usize,
     /// Count of armings before the change. An exit that has been armed again is skipped.
     armings: usize,
-    /// State at rest before the wait, if the exit was at rest.
+    /// State of the exit before the wait, if no call of it was running.
     rest: Option<AtRest>,
 }
 
@@ -43,8 +43,8 @@ impl Registry {
 
     /// Returns a watched exit, unless it has been armed again.
     fn watched(&self, one: &Watched) -> Option<&ExitEntry> {
-        let retired = self.retired.iter().find(|l| l.id == one.id);
-        let retired = retired.map(|l| &l.exit);
+        let retired = self.retired.iter().find(|retired| retired.id == one.id);
+        let retired = retired.map(|retired| &retired.exit);
         retired.or_else(|| {
             let same = |e: &&Exit| e.id == one.id && e.body.armings == one.armings;
             self.table.exits().find(same).map(|e| &e.body)
@@ -65,26 +65,26 @@ impl Registry {
         self.watched(one).is_some_and(|exit| !rests(exit))
     }
 
-    /// Returns true if an exit sleeps where it must not, in a chain of this retire list or an
-    /// earlier one. The exits after it may still be called.
+    /// Returns true if an exit sleeps where it must not, in a chain of this or of an earlier retire
+    /// list. The exits after it in that chain may still be called.
     fn has_called_chain(&self, retire_list: &RetireList) -> bool {
         // Another waiter may have retired the chain before this change.
-        let others = self.waiting > usize::from(retire_list.has_counted_chain());
+        let others = self.waited_lists > usize::from(retire_list.has_counted_chain());
         others || retire_list.has_called_chain() || self.busy.has_called_chain()
     }
 
-    /// Prevents further calls of these exits, even by a dispatch that has begun before and sleeps
-    /// in another exit where it must not.
+    /// Prevents further calls of these exits, even by a dispatch that began before and sleeps in
+    /// another exit.
     fn disarm_running(&self, watched: &[Watched]) {
         for exit in watched.iter().filter_map(|one| self.watched(one)) {
             exit.node.self_disarm();
         }
     }
 
-    /// Records that these exits and the retire list have been waited for. Returns
-    /// [`Error::StillCalled`] if an exit that is still registered has not finished.
+    /// Records the end of the wait for these exits and the retire list. Returns
+    /// [`Error::StillCalled`] if a call of a still registered exit may not have returned.
     fn note_waited(&mut self, retire_list: RetireList, watched: &[Watched]) -> Result<(), Error> {
-        self.waiting -= usize::from(retire_list.has_counted_chain());
+        self.waited_lists -= usize::from(retire_list.has_counted_chain());
         self.busy.retire(retire_list);
         let mut result = Ok(());
         for one in watched {
@@ -106,7 +106,7 @@ impl Registry {
     pub(crate) fn note_quiesced(&mut self, watched: &[Watched]) {
         for one in watched {
             let quiet = !self.was_called(one);
-            if let Some(retired) = self.retired.iter_mut().find(|l| l.id == one.id) {
+            if let Some(retired) = self.retired.iter_mut().find(|retired| retired.id == one.id) {
                 retired.stage = match quiet {
                     true => Stage::Quiesced,
                     false => Stage::Busy,
@@ -118,9 +118,9 @@ impl Registry {
 
 /// Waits until no CPU runs these exits, which have been retired.
 ///
-/// This does not wait for an exit that sleeps where it must not, as that may be the caller. The
-/// dispatch of the sleeping exit keeps its chain until it has returned, and calls none of these
-/// exits.
+/// Does not wait for an exit that sleeps where it must not, as the caller may be in that exit. The
+/// dispatch that called the sleeping exit keeps its chain until it has returned, and calls none of
+/// these exits.
 pub(crate) fn finish_change(
     mut retire_list: RetireList,
     watched: &mut [Watched],

@@ -16,32 +16,38 @@ use crate::registry::Registry;
 impl Registry {
     /// Returns true if there is work for [`reap`].
     fn has_work(&self) -> bool {
-        let still_busy = |l: &RetiredExit| matches!(l.stage, Stage::Busy | Stage::Resting(_));
+        let still_busy =
+            |retired: &RetiredExit| matches!(retired.stage, Stage::Busy | Stage::Resting(_));
         !self.busy.is_empty() || self.retired.iter().any(still_busy)
     }
 }
 
-/// Drops these exits, except the ones that a CPU may still run.
+/// Drops the objects of these exits, except exits that a CPU may still run.
 pub(crate) fn drop_quiesced(wanted: impl Fn(&RetiredExit) -> bool) {
     let take = |registry: &mut Registry| {
-        let is_quiet = |l: &&mut RetiredExit| l.stage == Stage::Quiesced && wanted(l);
+        let is_quiet =
+            |retired: &&mut RetiredExit| retired.stage == Stage::Quiesced && wanted(retired);
         let quiet = registry.retired.iter_mut().find(is_quiet)?;
         quiet.stage = Stage::Dropping;
         Some((quiet.id, quiet.exit.object.take()))
     };
     while let Some((id, object)) = with(take) {
-        // The drop may call the registry.
+        // Drop without the lock: the drop may call the registry.
         drop(object);
         drop(with(|registry| {
-            let at = registry.retired.iter().position(|l| l.id == id)?;
+            let at = registry
+                .retired
+                .iter()
+                .position(|retired| retired.id == id)?;
             registry.retired.remove(at).ok()
         }));
     }
 }
 
-/// Looks for exits that were still running after the wait and have returned since. Defers their
-/// drop, because a drop may wait for any lock. Schedules itself again if some are left. Context: a
-/// work item.
+/// Looks for exits that were still running after the wait and have returned since. Defers the drop
+/// of their objects, which may wait for any lock. Schedules itself again if some are left.
+///
+/// Context: a work item.
 pub(crate) fn reap() {
     let any_rests = with(|registry| {
         registry.busy.reap();
@@ -79,6 +85,7 @@ pub(crate) fn reap() {
     reap_if_needed();
 }
 
+/// Schedules [`reap`] if it has work.
 pub(crate) fn reap_if_needed() {
     if with(|registry| registry.has_work()) {
         reap_later();

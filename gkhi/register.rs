@@ -31,7 +31,7 @@ use crate::raw::ExitId;
 use crate::registry::is_name;
 use crate::registry::with;
 
-/// Shape of a hook, as the type of a Rust exit describes it.
+/// Properties that the hook must have, as the type of a Rust exit describes them.
 pub(crate) struct Shape {
     pub(crate) params: &'static CStr,
     pub(crate) modifiable: bool,
@@ -55,8 +55,9 @@ pub(crate) struct NewExit<'a> {
 
 /// Returns true if an exit that was compiled for `shape` can be called by the hook of `entry`.
 ///
-/// For a hook in Rust, the static from which the exit's type was made decides. For a hook of C, the
-/// parameter names do not tell the types; the declaration of the exit's types promises them.
+/// A hook defined in Rust has to be the static from which the exit's type was made. For a hook
+/// defined in C only the names of parameters can be compared. The `unsafe` declaration of the
+/// exit's type promises that the types are right.
 fn fits(shape: &Shape, entry: &HookEntry) -> bool {
     let hook = entry.publisher.hook();
     let rest = hook
@@ -151,6 +152,6 @@ pub(crate) fn set_object(id: ExitId, object: KBox<dyn ExitObject>) {
             exit.body.object = object.take();
         }
     });
-    // A remaining object is dropped without the lock. The exit has just been deregistered, and has
-    // no calls.
+    // If the exit has just been deregistered, its object remains here. It has no calls, and is
+    // dropped without the lock.
 }

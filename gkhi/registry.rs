@@ -9,10 +9,11 @@
 //! while files are created and removed; the registry's lock; then the locks of debugfs directories,
 //! static keys and CPU hotplug.
 //!
-//! A wait for exits holds at most the first lock. Removing a file does not hold the registry's
-//! lock, because a user of the open file may be waiting for it. The object of an exit is dropped
-//! without a lock, as its drop may wait for any. Only the dropper of the exit, the unload of its
-//! module, or a work item of its own drops it.
+//! A wait for exits holds none of these locks, except the first one during an unload. Removing a
+//! file does not hold the registry's lock, because a user of the open file may be waiting for that
+//! lock. The object of an exit is dropped without a lock, as its drop may wait for any lock. It is
+//! dropped by the task that drops the exit, by the unload of the exit's module, or by a work item
+//! of its own.
 #![deny(unsafe_code)]
 
 use ferro_gkhi_core::State;
@@ -35,7 +36,7 @@ use crate::kvec_lists::Hooks;
 /// Maximum number of bytes of a name.
 const NAME_MAX: usize = bindings::GKH_NAME_MAX as usize;
 
-/// The registry. C defines the mutex: hooks are registered before Rust could initialise one.
+/// The registry. C defines the mutex, because hooks are registered before Rust can initialise one.
 static REGISTRY: StaticMutex<Option<Registry>> = static_mutex!(ferro_hook_lock, None);
 
 /// Contents of the registry.
@@ -44,8 +45,8 @@ pub(crate) struct Registry {
     pub(crate) root: Option<Root>,
     pub(crate) retired: KVec<RetiredExit>,
     pub(crate) busy: BusyList,
-    /// Number of retire lists with a counted chain that are being waited for.
-    pub(crate) waiting: usize,
+    /// Number of retire lists with a counted chain and a task that waits for them.
+    pub(crate) waited_lists: usize,
 }
 
 impl Registry {
@@ -78,7 +79,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
         root: None,
         retired: KVec::new(),
         busy: BusyList::new(),
-        waiting: 0,
+        waited_lists: 0,
     }))
 }
 
@@ -107,7 +108,8 @@ pub(crate) fn is_name(name: &CStr) -> bool {
     (1..=NAME_MAX).contains(&bytes.len()) && bytes.iter().all(ok) && !bytes.starts_with(b".")
 }
 
-/// Returns true if a hook's directory would have the name of a file.
+/// Returns true if debugfs `gkhi/` has a file of this name, so that no hook's directory can have
+/// it.
 pub(crate) fn is_reserved(name: &CStr) -> bool {
     [c"hooks", c"arm", c"disarm"].contains(&name)
 }

@@ -28,7 +28,7 @@ use crate::registry::Registry;
 
 impl Registry {
     /// Applies a change to all of these exits, or to none. Returns the retired targets for
-    /// [`finish_change`], and the files of deregistered exits, which are in `retired` until then.
+    /// [`finish_change`], and the files of deregistered exits. Moves these exits to `retired`.
     pub(crate) fn change(
         &mut self,
         op: Op,
@@ -56,7 +56,7 @@ impl Registry {
         }
         let retired = &mut self.retired;
         self.table.commit(|mut exit| {
-            // Both lists have room for all of them.
+            // Both lists have room for all deregistered exits.
             if let Some(file) = exit.body.file.take() {
                 let _ = files.push_within_capacity(file);
             }
@@ -71,14 +71,14 @@ impl Registry {
         for exit in self.table.exits() {
             exit.body.counters.set_armed(exit.state() == State::Armed);
         }
-        self.waiting += usize::from(retire_list.has_counted_chain());
+        self.waited_lists += usize::from(retire_list.has_counted_chain());
         Ok((retire_list, files))
     }
 }
 
 /// Arms, disarms or deregisters exits, all in one step. A successful disarm has waited until no CPU
-/// runs the exits; otherwise it returns [`Error::StillCalled`]. A deregistered exit that is still
-/// running is kept until it has returned.
+/// runs the exits. If one still runs, the exits are disarmed and this returns
+/// [`Error::StillCalled`]. A deregistered exit that still runs is kept until it has returned.
 pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
     check_context()?;
     let mut ids = KVec::with_capacity(handles.len(), GFP_KERNEL)?;
@@ -106,7 +106,7 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
         Op::Deregister => {
             let result = finish_change(retire_list, &mut watched);
             with(|registry| registry.note_quiesced(&watched));
-            drop_quiesced(|l| watched.iter().any(|one| one.id == l.id));
+            drop_quiesced(|retired| watched.iter().any(|one| one.id == retired.id));
             reap_if_needed();
             result
         }
@@ -117,7 +117,7 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
 pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
     check_context()?;
     let lock_files = lock_files();
-    // The retired targets leave this block, because waiting for them needs the registry unlocked.
+    // Returns the retired targets, because the wait for them must not hold the registry's lock.
     let (retire_list, entry, files, mut watched) = with(|registry| {
         let mut hooks = registry.table.hooks().iter();
         let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
@@ -142,7 +142,7 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
     let (dir, publisher) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.publisher)));
     drop(dir);
     drop(lock_files);
-    // An exit that still sleeps where it must not keeps the data that it needs.
+    // Ignores `StillCalled`: an exit that still runs keeps the data that it needs.
     let _ = finish_change(retire_list, &mut watched);
     drop(publisher);
     Ok(())
@@ -150,7 +150,7 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
 
 /// Removes exits that have disarmed themselves from their hooks.
 pub(crate) fn remove_self_disarmed() {
-    // Without memory they stay, skipped by dispatches, until the next change.
+    // Without memory they stay until the next change. Dispatches skip them.
     let _ = with(|registry| {
         registry.note_self_disarmed();
         let mut ids = KVec::new();

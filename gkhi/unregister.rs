@@ -34,20 +34,23 @@ pub(crate) fn release_or_defer(release: KBox<DeferredRelease>) {
         return release.defer();
     }
     let id = release.id();
-    // This must not fail, so it retries until there is memory. The exit is deregistered already if
-    // its module was unloaded before. Hooks and exits share one range of numbers.
+    // Hooks and exits share one range of numbers, so the release may be of either. Retry until
+    // there is memory: a drop must not fail. An unload of the exit's module may have deregistered
+    // it before.
     let _ = until_memory(|| match delete_where(|hook| hook.id == id) {
         Err(Error::Unregistered) => apply(Op::Deregister, &[ExitId(id).handle()]),
         result => result,
     });
-    // If the exit is still running, the reaper defers the release again when it has returned.
+    // If the exit is still running, keep the release: the reaper defers it when the exit has
+    // returned.
     with(|registry| {
-        let is_it = |l: &&mut RetiredExit| l.id == id && l.stage != Stage::Quiesced;
+        let is_it =
+            |retired: &&mut RetiredExit| retired.id == id && retired.stage != Stage::Quiesced;
         if let Some(retired) = registry.retired.iter_mut().find(is_it) {
             retired.release = Some(release);
         }
     });
-    drop_quiesced(|l| l.id == id);
+    drop_quiesced(|retired| retired.id == id);
 }
 
 /// Calls `f` until it does not fail for lack of memory.
@@ -62,8 +65,8 @@ pub(crate) fn until_memory(mut f: impl FnMut() -> Result<(), Error>) -> Result<(
 
 /// Deletes the hooks and deregisters the exits of a module being unloaded.
 ///
-/// One pass finds all of them. `is_going()` refuses the module since its state changed, even if the
-/// drop of its exits' objects registers something here.
+/// One pass finds all of them: `is_going()` has refused registrations of the module since it began
+/// to go, even those by the drop of its exits' objects.
 pub(crate) fn module_going(module: &Module) {
     // Nothing of the module may stay registered, so this retries until there is memory.
     let its = |hook: &Hook| module.contains(hook.body.publisher.hook().address());
@@ -83,15 +86,25 @@ pub(crate) fn module_going(module: &Module) {
         // Another task may just have deregistered it.
         let _ = until_memory(|| apply(Op::Deregister, &[handle]));
     }
-    // Other tasks may be waiting for exits of the module, and an exit may sleep where it must not.
+    // Wait until all are dropped: another task may still wait for an exit of the module, and an
+    // exit may sleep where it must not.
     let mut waits = 0_u32;
-    while with(|registry| registry.retired.iter().any(|l| l.exit.is_of(module))) {
+    while with(|registry| {
+        registry
+            .retired
+            .iter()
+            .any(|retired| retired.exit.is_of(module))
+    }) {
         fsleep(Delta::from_millis(10));
-        drop_quiesced(|l| l.exit.is_of(module));
+        drop_quiesced(|retired| retired.exit.is_of(module));
         waits = waits.saturating_add(1);
         if waits == WAITS_BEFORE_WARNING {
             with(|registry| {
-                for retired in registry.retired.iter().filter(|l| l.exit.is_of(module)) {
+                for retired in registry
+                    .retired
+                    .iter()
+                    .filter(|retired| retired.exit.is_of(module))
+                {
                     let name = &*retired.exit.name;
                     pr_warn!("{name}: its module goes when a call of it has returned\n");
                 }
@@ -100,12 +113,16 @@ pub(crate) fn module_going(module: &Module) {
     }
 }
 
-/// Returns true if a call of an exit of the module has not returned. Considers only exits that
-/// count their calls.
+/// Returns true if a call of an exit of the module is running. Considers only exits that count
+/// their calls.
 pub(crate) fn is_called_of(module: &Module) -> bool {
     let is_called = |exit: &ExitEntry| exit.is_of(module) && exit.counters().is_called();
     with(|registry| {
         let mut exits = registry.table.exits();
-        exits.any(|e| is_called(&e.body)) || registry.retired.iter().any(|l| is_called(&l.exit))
+        exits.any(|e| is_called(&e.body))
+            || registry
+                .retired
+                .iter()
+                .any(|retired| is_called(&retired.exit))
     })
 }

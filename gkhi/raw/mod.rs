@@ -33,8 +33,8 @@ pub(crate) fn set_exit(release: &mut DeferredRelease, exit: ExitId, counters: Ar
 
 /// Fills the release of a hook that has just been registered.
 pub(crate) fn set_hook(release: &mut DeferredRelease, hook: HookId) {
-    // SAFETY: Only `register_hook()` makes such numbers, and gives each to the one that registered
-    // the hook, which owns this release.
+    // SAFETY: Only `register_hook()` makes such numbers, and gives each to one owner: the owner of
+    // this release.
     unsafe { release.set(hook.0, None) };
 }
 
@@ -46,7 +46,8 @@ pub(crate) fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &KBox<E>) -> Pa
     unsafe { typed::parts_of::<H, C, E>(exit) }
 }
 
-/// Returns the publisher of a hook, before the registry has the hook. It sets the hook's target.
+/// Returns the publisher of a hook, which sets the hook's target. Called before the registry has
+/// the hook.
 pub(crate) fn publisher_of(hook: HookRef) -> Result<Publisher> {
     // SAFETY: The registry makes a publisher only with its lock held, and only for a hook that has
     // none, so this is the only one. The hook exists as long as its `HookRef`s are used, and the
