@@ -329,7 +329,7 @@ impl Probes {
     fn prepare(
         &self,
         state: &mut State,
-        new: &New<'_>,
+        new: &NewProbe<'_>,
         start: u16,
     ) -> Result<(Claimed, Fetch, Output)> {
         let args = new.args;
