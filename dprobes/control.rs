@@ -161,7 +161,7 @@ impl ControlFile {
 }
 
 impl NodeOps for ControlFile {
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         if !may_administer() {
             return Err(EPERM);
         }

@@ -105,7 +105,7 @@ static IMAGE_FILE: FileTable<Shared<Image>> = FileTable::new(this_module::<FastR
 impl NodeOps for Image {
     /// Refuses to open the file if lockdown denies traces to user space. Debugfs itself denies only
     /// files that can be written or mapped, such as channels' files.
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         if lockdown::forbids_traces() {
             return Err(EPERM);
         }

@@ -52,7 +52,7 @@ impl Files {
 }
 
 impl NodeOps for Node {
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         let mut lines = TextBuffer::new();
         match self {
             Self::List => Self::list(&mut lines),

@@ -38,7 +38,7 @@ use crate::transaction::apply;
 const LIST_MAX: usize = 65536;
 
 impl NodeOps for RootFile {
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         match self {
             Self::Hooks => Ok(Some(Self::Listed(list()?))),
             Self::Listed(_) | Self::Change(_) => Ok(None),

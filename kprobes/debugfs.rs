@@ -66,7 +66,7 @@ impl Files {
 }
 
 impl NodeOps for KprobesFile {
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         let mut lines = TextBuffer::new();
         let written = match self {
             Self::List => registry::each(|probe| write_probe(&mut lines, probe)),

@@ -33,7 +33,7 @@ impl ControlFile {
 }
 
 impl NodeOps for ControlFile {
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         Ok(Some(Self {
             sessions: self.sessions.clone(),
             session: Some(Session::new(self.sessions.clone())?),

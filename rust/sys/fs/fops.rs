@@ -58,8 +58,9 @@ pub trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
     /// otherwise.
     const SPLICEABLE: bool = false;
 
-    /// Returns the object that a file gets at open() instead of this one, if any.
-    fn opened(&self) -> Result<Option<ARef<Self>>> {
+    /// Returns the object that a file gets at open() instead of this one, if any. `for_reading` is
+    /// false if the file is open for writing only.
+    fn opened(&self, _for_reading: bool) -> Result<Option<ARef<Self>>> {
         Ok(None)
     }
 
@@ -121,7 +122,8 @@ pub trait NodeOps: Send + Sync + Sized + 'static {
 
     /// Returns the value that a file gets at open() instead of this one, if any. A value that can
     /// change between two reads needs a snapshot for readers that take it piece by piece.
-    fn snapshot(&self) -> Result<Option<Self>> {
+    /// `for_reading` is false if the file is open for writing only.
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         Ok(None)
     }
 
@@ -138,8 +140,8 @@ impl<T: NodeOps> FileOps for Shared<T> {
     const SEEKABLE: bool = true;
     const OUTLIVES: bool = T::OUTLIVES;
 
-    fn opened(&self) -> Result<Option<ARef<Self>>> {
-        T::snapshot(self)?
+    fn opened(&self, for_reading: bool) -> Result<Option<ARef<Self>>> {
+        T::snapshot(self, for_reading)?
             .map(|value| Shared::new(Ok(value)))
             .transpose()
     }
@@ -274,9 +276,11 @@ unsafe extern "C" fn open<T: FileOps>(
 ) -> c_int {
     // SAFETY: By the invariant of `FileTable` the inode has a live object.
     let object: ARef<T> = unsafe { &*(*inode).i_private.cast::<T>() }.into();
+    // SAFETY: The VFS passes a file that is being opened.
+    let for_reading = unsafe { bindings::ferro_file_readable(file) };
     // debugfs protects each file while it is being opened.
     // SAFETY: The VFS passes a file that is being opened.
-    let object = match unsafe { operate(file, true, || object.opened()) } {
+    let object = match unsafe { operate(file, true, || object.opened(for_reading)) } {
         Ok(other) => other.unwrap_or(object),
         Err(error) => return error.to_errno(),
     };

@@ -41,7 +41,7 @@ struct Node(Atomic<usize>);
 impl NodeOps for Node {
     const OUTLIVES: bool = true;
 
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         Ok(Some(Self(Atomic::new(self.0.load(Relaxed)))))
     }
 

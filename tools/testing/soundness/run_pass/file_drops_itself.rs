@@ -60,7 +60,7 @@ impl Node {
 }
 
 impl NodeOps for Node {
-    fn snapshot(&self) -> Result<Option<Self>> {
+    fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
         self.at(When::Opened);
         Ok(None)
     }
