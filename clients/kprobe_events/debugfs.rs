@@ -47,7 +47,7 @@ impl ProbesFile {
 
 impl NodeOps for ProbesFile {
     fn snapshot(&self, for_reading: bool) -> Result<Option<Self>> {
-        // The list of many probes takes long, and those who add probes do not read it.
+        // The list of many probes takes long, and a command that adds probes does not read it.
         if !for_reading {
             return Ok(None);
         }

@@ -340,7 +340,7 @@ pub(crate) fn with_detour<R>(
     }
     // A slot lies at a multiple of its size, and the point is found by its start.
     let mut slots = SIZES.iter().map(|size| at & !(size - 1));
-    slots.find_map(|slot| COPIES.with(slot, |point| f(point)).flatten())
+    slots.find_map(|slot| COPIES.with(slot, &mut f).flatten())
 }
 
 /// Writer of a detour's code.
