@@ -9,10 +9,10 @@ use ferro_gkhi_core::Denied;
 use ferro_gkhi_core::NoMemory;
 use ferro_gkhi_core::Refused;
 use ferro_gkhi_core::Taken;
+use ferro_sys::bindings;
 use ferro_sys::hook::can_wait;
 use ferro_sys::hook::may_tell;
 use kernel::alloc::AllocError;
-use kernel::bindings;
 use kernel::error::code;
 use kernel::prelude::*;
 

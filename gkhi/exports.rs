@@ -8,13 +8,13 @@ use core::ptr::NonNull;
 
 use ferro_gkhi_core::Op;
 use ferro_gkhi_core::Priority;
+use ferro_sys::bindings;
 use ferro_sys::hook;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::DeferredRelease;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Module;
 use ferro_sys::hook::Parts;
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 

@@ -18,11 +18,11 @@
 
 use ferro_gkhi_core::State;
 use ferro_gkhi_core::Table;
+use ferro_sys::bindings;
 use ferro_sys::hook::BusyList;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::prelude::*;
 
 use crate::debugfs_nodes::Root;

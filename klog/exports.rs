@@ -6,8 +6,8 @@
 
 use core::ptr::NonNull;
 
+use ferro_sys::bindings;
 use ferro_sys::hook::Module;
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::prelude::*;

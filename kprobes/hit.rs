@@ -13,13 +13,13 @@ use ferro_kprobes_builtin::raw::current_kprobe::End;
 use ferro_kprobes_builtin::raw::current_kprobe::Running;
 use ferro_kprobes_core::jump::JUMP_LEN;
 use ferro_kprobes_core::Emulation;
+use ferro_sys::bindings::kprobe;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::code::text;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::hook::typed::Atomic;
-use kernel::bindings::kprobe;
 use kernel::prelude::*;
 
 use crate::raw::detour;

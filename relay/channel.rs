@@ -6,13 +6,13 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
+use ferro_sys::bindings;
 use ferro_sys::cpu;
 use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::impl_always_refcounted;
 use ferro_sys::sync::refcounted::first_ref;
 use ferro_sys::sync::refcounted::Counted;
-use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;

@@ -10,11 +10,11 @@
 use core::ptr::NonNull;
 
 use ferro_core::relay::Geometry;
+use ferro_sys::bindings;
 use ferro_sys::cpu;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::fops::FileTable;
-use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;

@@ -7,13 +7,13 @@
 //! CPU is brought up. Such callbacks must not open or close channels.
 #![deny(unsafe_code)]
 
+use ferro_sys::bindings;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Relaxed;

@@ -10,7 +10,7 @@ use ferro_kprobe::entry_probe;
 use ferro_kprobe::field;
 use ferro_kprobe::EntryProbe;
 use ferro_kprobe::ProbeCtx;
-use kernel::bindings::kernel_clone_args;
+use ferro_sys::bindings::kernel_clone_args;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
@@ -53,7 +53,7 @@ impl kernel::Module for EntryFork {
         let reports = module_parameters::reports.value();
         LEFT.store(reports.try_into().unwrap_or(i64::MAX), Relaxed);
         let probe = entry_probe!(
-            kernel::bindings::kernel_clone,
+            ferro_sys::bindings::kernel_clone,
             |ctx, args: *mut kernel_clone_args| report(ctx, args)
         );
         Ok(Self {

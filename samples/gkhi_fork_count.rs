@@ -23,7 +23,7 @@ module! {
 }
 
 /// Flag of a new thread: it shares the memory of its creator.
-const CLONE_VM: u64 = kernel::bindings::CLONE_VM as u64;
+const CLONE_VM: u64 = ferro_sys::bindings::CLONE_VM as u64;
 
 static PROCESSES: Atomic<u64> = Atomic::new(0);
 static THREADS: Atomic<u64> = Atomic::new(0);

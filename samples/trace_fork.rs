@@ -10,7 +10,7 @@ use ferro_ftrace::trace_function;
 use ferro_ftrace::FunctionCall;
 use ferro_ftrace::TraceHandler;
 use ferro_ftrace::Tracer;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;

@@ -7,7 +7,7 @@
 
 use ferro_dprobes_core::Outcome;
 use ferro_dprobes_core::EXITS;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 static_assert!(EXITS as u32 == bindings::DPROBES_EXITS);

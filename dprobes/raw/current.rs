@@ -5,7 +5,7 @@
 //! Contexts: any, NMI included, on one CPU.
 
 use ferro_dprobes_core::Register;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::task::Task;
 
 use super::permission::Permission;

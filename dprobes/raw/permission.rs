@@ -5,9 +5,9 @@
 //! Contexts: asking process; the rest any, NMI included.
 
 use ferro_kprobe::Alter;
+use ferro_sys::bindings;
 use ferro_sys::mm::nofault;
 use ferro_sys::trace::lockdown;
-use kernel::bindings;
 
 /// Permission of a program to change registers and memory. A program gets one only if the user has
 /// asked for it, may administer the system, and lockdown does not forbid it. The user then answers

@@ -6,7 +6,7 @@
 
 use core::mem::MaybeUninit;
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
 

@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use ferro_dprobes_core::Register;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::types::NotThreadSafe;
 
 use super::permission::Permission;

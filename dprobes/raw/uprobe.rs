@@ -5,7 +5,7 @@
 //!
 //! Contexts: callbacks in the probed process; they may sleep. The rest process.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::container_of;
 use kernel::error::to_result;
 use kernel::ffi::c_int;

@@ -5,7 +5,7 @@
 //! Contexts: callbacks as in an NMI, with interrupts off; the rest process.
 
 use ferro_dprobes_core::PointKind;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;

@@ -4,7 +4,7 @@
 //!
 //! Contexts: asking any, NMI included; the rest process.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_void;
 use kernel::prelude::*;

@@ -9,8 +9,8 @@ use core::ptr::NonNull;
 use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Answer;
 use ferro_gkhi::Registered;
+use ferro_sys::bindings;
 use ferro_sys::hook::Module;
-use kernel::bindings;
 use kernel::prelude::*;
 
 /// Registers an exit that calls `goes` with each module that is unloaded, after its exit function.

@@ -4,10 +4,10 @@
 //!
 //! Contexts: process, sleeps; without `ftrace_lock`.
 
+use ferro_sys::bindings;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::prelude::*;
 
 use super::func_data::DataChange;

@@ -8,8 +8,8 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use ferro_ftrace_tramp_core::CallTarget;
+use ferro_sys::bindings;
 use ferro_sys::same_offset;
-use kernel::bindings;
 
 same_offset!(
     ftrace_ops.flags,

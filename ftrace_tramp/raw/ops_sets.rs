@@ -23,7 +23,7 @@ use ferro_ftrace_tramp_core::Sets;
 use ferro_ftrace_tramp_core::MANY;
 use ferro_ftrace_tramp_core::MAX_MEMBERS;
 use ferro_ftrace_tramp_core::MAX_SETS;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 use super::func_data::DataTrampolines;

@@ -5,7 +5,7 @@
 //! Contexts: process, sleeps; without `ftrace_lock`, and without the engine's mutex, unless noted
 //! otherwise.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;

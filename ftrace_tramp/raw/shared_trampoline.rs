@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 
 use ferro_ftrace_tramp_core::CallTarget;
 use ferro_ftrace_tramp_core::Third;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 use super::template::Templates;

@@ -6,7 +6,7 @@
 
 use core::marker::PhantomData;
 
-use kernel::bindings;
+use ferro_sys::bindings;
 
 /// Phase of an update of call sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use ferro_ftrace_tramp_core::Labels;
 use ferro_ftrace_tramp_core::Refusal;
 use ferro_ftrace_tramp_core::Template;
 use ferro_ftrace_tramp_core::MAX_TEMPLATE;
+use ferro_sys::bindings;
 use ferro_sys::code::text::read_text;
 use ferro_sys::code::text::TextMutex;
-use kernel::bindings;
 use kernel::prelude::*;
 
 /// Template of `ftrace_caller` or `ftrace_regs_caller`.

@@ -14,11 +14,11 @@ use ferro_ftrace_tramp_core::JumpTarget;
 use ferro_ftrace_tramp_core::Third;
 use ferro_ftrace_tramp_core::WriteError;
 use ferro_ftrace_tramp_core::MAX_TEMPLATE;
+use ferro_sys::bindings;
 use ferro_sys::code::text::TextMutex;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
-use kernel::bindings;
 use kernel::prelude::*;
 
 use super::ops::Ops;

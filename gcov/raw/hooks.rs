@@ -10,7 +10,7 @@ use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Answer;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 use super::object::Candidate;

@@ -6,7 +6,7 @@
 
 use ferro_gcov_core::Identity;
 use ferro_gcov_core::LlvmFunction;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_void;
 use kernel::prelude::*;

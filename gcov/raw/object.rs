@@ -20,7 +20,7 @@ use ferro_gcov_core::Section;
 use ferro_gcov_core::Sections;
 use ferro_gcov_core::Version;
 use ferro_gcov_core::PROFILE_VERSION;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

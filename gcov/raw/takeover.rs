@@ -4,7 +4,7 @@
 //!
 //! Contexts: process, sleeps; the callbacks hold the lock that constructors take.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 use super::hooks::Exits;

@@ -7,10 +7,10 @@
 
 use core::marker::PhantomData;
 
+use ferro_sys::bindings;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::sync::refcounted::Shared;
-use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;

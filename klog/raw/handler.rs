@@ -7,13 +7,13 @@
 //!
 //! Contexts: logging and [`is_active`] any, NMI included; changing the handler: process.
 
+use ferro_sys::bindings;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::sync::atomic::Acquire;

@@ -5,8 +5,8 @@
 //!
 //! Contexts: any, NMI included.
 
+use ferro_sys::bindings;
 use ferro_sys::cpu::with_irqs_off;
-use kernel::bindings;
 
 /// Length of the NUL that ends a C string.
 const NUL: usize = 1;

@@ -8,8 +8,8 @@
 
 use core::ptr::null_mut;
 
+use ferro_sys::bindings;
 use ferro_sys::mm::exec_pool;
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_ulong;
 use kernel::ffi::c_void;

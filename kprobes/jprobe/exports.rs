@@ -4,7 +4,7 @@
 //!
 //! Contexts: process, and sleeping.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 

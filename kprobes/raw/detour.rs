@@ -20,6 +20,7 @@ use ferro_kprobes_core::jump::Branch;
 use ferro_kprobes_core::jump::Displaced;
 use ferro_kprobes_core::jump::Frame;
 use ferro_kprobes_core::jump::Reason;
+use ferro_sys::bindings;
 use ferro_sys::code::jump_site::JumpBatch;
 use ferro_sys::code::jump_site::JumpedSite;
 use ferro_sys::code::regs::Regs;
@@ -31,7 +32,6 @@ use ferro_sys::cpu::preempt;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
-use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

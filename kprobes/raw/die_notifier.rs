@@ -7,8 +7,8 @@
 
 use core::marker::PhantomData;
 
+use ferro_sys::bindings;
 use ferro_sys::code::regs::Regs;
-use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::ffi::c_ulong;

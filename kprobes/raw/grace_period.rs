@@ -5,8 +5,8 @@
 //!
 //! Contexts: process.
 
+use ferro_sys::bindings;
 use ferro_sys::sync::rcu_tasks;
-use kernel::bindings;
 use kernel::ffi::c_ulong;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;

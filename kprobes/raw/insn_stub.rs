@@ -10,6 +10,7 @@ use ferro_kprobes_core::write_apart;
 use ferro_kprobes_core::Platform;
 use ferro_kprobes_core::Saved;
 use ferro_kprobes_core::MAX_APART;
+use ferro_sys::bindings;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::mm::exec_pool;
@@ -17,7 +18,6 @@ use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
 use ferro_sys::sync::shared_word::Word;
 use kernel::alloc::AllocError;
-use kernel::bindings;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 

@@ -10,10 +10,10 @@ use core::ptr::null_mut;
 use core::ptr::NonNull;
 
 use ferro_kprobes_builtin::raw::current_kprobe;
+use ferro_sys::bindings;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::sync::shared_word;
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::types::Opaque;
@@ -22,7 +22,7 @@ use super::grace_period::GracePeriod;
 
 /// Bits of `kprobe::flags`.
 pub(crate) mod flags {
-    use kernel::bindings;
+    use ferro_sys::bindings;
 
     /// Its code was freed.
     pub(crate) const GONE: u32 = bindings::KPROBE_FLAG_GONE;

@@ -5,8 +5,8 @@
 //! Contexts: [`entered`] any, NMI included; the rest process.
 
 use ferro_kprobes_builtin::raw::kretprobe::Kretprobe;
+use ferro_sys::bindings;
 use ferro_sys::code::regs::Regs;
-use kernel::bindings;
 use kernel::ffi::c_int;
 
 use super::kprobe::Kprobe;

@@ -16,10 +16,10 @@ use core::ops::Deref;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
+use ferro_sys::bindings;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::hook::typed::Atomic as NotPreempted;
 use ferro_sys::sync::shared_word;
-use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 

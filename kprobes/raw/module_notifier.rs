@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Answer;
 use ferro_gkhi::Registered;
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 /// Code that is about to be freed: a module's, or only its initialisation code.

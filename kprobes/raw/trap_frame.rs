@@ -15,9 +15,9 @@ use ferro_kprobes_builtin::raw::extable;
 use ferro_kprobes_core::Arithmetic;
 use ferro_kprobes_core::Fault;
 use ferro_kprobes_core::Machine;
+use ferro_sys::bindings;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::sync::shared_word;
-use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 
 use super::alu;

@@ -10,11 +10,11 @@ use ferro_gkhi::Answer;
 use ferro_gkhi::EnginePromise;
 use ferro_gkhi::NoReturn;
 use ferro_gkhi::Registered;
+use ferro_sys::bindings;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::TextAddress;
 use ferro_sys::code::text::PatchSite;
 use ferro_sys::hook::typed::Atomic;
-use kernel::bindings;
 use kernel::prelude::*;
 
 use super::lookup::Found;

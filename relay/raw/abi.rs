@@ -8,13 +8,13 @@
 use core::mem::offset_of;
 use core::mem::size_of;
 
+use ferro_sys::bindings;
 use ferro_sys::cpu::irq_work::HasIrqWork;
 use ferro_sys::cpu::irq_work::IrqWork;
 use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::mm::pages::PageBuf;
 use ferro_sys::sync::wait::WaitQueue;
-use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::static_lock_class;

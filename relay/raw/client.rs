@@ -6,8 +6,8 @@
 
 use core::ptr::NonNull;
 
+use ferro_sys::bindings;
 use ferro_sys::fs::dentry::Dentry;
-use kernel::bindings;
 use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;

@@ -17,5 +17,7 @@ pub mod sync;
 mod tests;
 pub mod trace;
 
+pub use kernel::bindings;
+
 /// Prefix of log messages of this crate.
 const __LOG_PREFIX: &[u8] = b"ferro_sys\0";

@@ -8,7 +8,7 @@
 //! `CONFIG_SCHEDSTATS`) unless the structure is opaque. That would move the rest of `struct
 //! task_struct`, which clients read by `kernel::task::Task`.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::prelude::*;
 
 /// Checks the offsets of fields of structures in the bindings.
@@ -16,8 +16,8 @@ use kernel::prelude::*;
 macro_rules! same_offset {
     ($($type:ident . $field:ident),* $(,)?) => { ::kernel::macros::paste! {
         $(::kernel::static_assert!(
-            ::core::mem::offset_of!(::kernel::bindings::$type, $field)
-                == ::kernel::bindings::[<FERRO_OFFSET_ $type _ $field>] as usize
+            ::core::mem::offset_of!($crate::bindings::$type, $field)
+                == $crate::bindings::[<FERRO_OFFSET_ $type _ $field>] as usize
         );)*
     } };
 }

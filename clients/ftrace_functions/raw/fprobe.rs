@@ -4,7 +4,7 @@
 //!
 //! Contexts: callbacks any that ftrace traces, with preemption off; the rest process.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::container_of;
 use kernel::error::to_result;
 use kernel::ffi::c_int;

@@ -4,7 +4,7 @@
 //!
 //! Contexts: any, NMI included.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 
 /// Number of arguments that are passed in registers.
 pub const REGISTER_ARGUMENTS: usize = 6;

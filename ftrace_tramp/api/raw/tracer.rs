@@ -7,11 +7,11 @@
 
 use core::mem::ManuallyDrop;
 
+use ferro_sys::bindings;
 use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::container_of;
 use kernel::error::to_result;
 use kernel::ffi::c_ulong;

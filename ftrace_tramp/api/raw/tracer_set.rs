@@ -8,7 +8,7 @@
 use core::mem::offset_of;
 use core::mem::ManuallyDrop;
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_ulong;
 use kernel::ffi::c_void;

@@ -3,7 +3,7 @@
 //! Calls as handlers see them.
 #![deny(unsafe_code)]
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 use super::Notes;

@@ -6,7 +6,7 @@
 
 use core::mem::offset_of;
 
-use kernel::bindings;
+use ferro_sys::bindings;
 
 /// General purpose register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

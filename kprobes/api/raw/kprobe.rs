@@ -7,7 +7,7 @@
 use core::ptr::null_mut;
 use core::ptr::without_provenance_mut;
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::str::CString;

@@ -4,9 +4,9 @@
 //!
 //! Contexts: any, NMI included.
 
+use ferro_sys::bindings;
 use ferro_sys::cpu;
 use ferro_sys::trace::stack;
-use kernel::bindings;
 use kernel::prelude::*;
 
 use super::gpr::word;

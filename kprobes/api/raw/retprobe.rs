@@ -4,7 +4,7 @@
 //!
 //! Contexts: callbacks any, NMI included; the rest process.
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::container_of;
 use kernel::ffi::c_int;
 use kernel::prelude::*;

@@ -3,7 +3,7 @@
 //! Probes that get a function's typed arguments.
 #![deny(unsafe_code)]
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::prelude::*;
 
 use super::Notes;

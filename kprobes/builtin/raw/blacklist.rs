@@ -15,11 +15,11 @@ use core::ffi::CStr;
 
 use ferro_sys::code::kallsyms;
 
+use ferro_sys::bindings;
 use ferro_sys::code::kallsyms::NAME_LEN;
 use ferro_sys::code::symbols;
 use ferro_sys::static_mutex;
 use ferro_sys::sync::mutex::StaticMutex;
-use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;

@@ -12,10 +12,10 @@
 use core::marker::PhantomData;
 use core::ptr::with_exposed_provenance;
 
+use ferro_sys::bindings;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::this_cpu;
-use kernel::bindings;
 use kernel::types::Opaque;
 
 extern "C" {

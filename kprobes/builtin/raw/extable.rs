@@ -4,8 +4,8 @@
 //!
 //! Contexts: fault.
 
+use ferro_sys::bindings;
 use ferro_sys::code::regs::Regs;
-use kernel::bindings;
 
 /// Continues at the extable fixup of the instruction pointer. Returns true if there is one.
 ///

@@ -17,12 +17,12 @@ use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
+use ferro_sys::bindings;
 use ferro_sys::cpu;
 use ferro_sys::sync::shared_word;
 use ferro_sys::sync::shared_word::Word;
 #[cfg(CONFIG_SMP)]
 use ferro_sys::this_cpu;
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::prelude::*;

@@ -12,10 +12,10 @@ use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
+use ferro_sys::bindings;
 use ferro_sys::code::kallsyms;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::sync::shared_word;
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;

@@ -14,10 +14,10 @@
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
+use ferro_sys::bindings;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::sync::shared_word;
 use ferro_sys::this_cpu;
-use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 

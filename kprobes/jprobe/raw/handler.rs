@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use core::ptr::null_mut;
 use core::ptr::without_provenance;
 
-use kernel::bindings;
+use ferro_sys::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 

@@ -11,8 +11,8 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use ferro_sys::bindings;
 use kernel::alloc::AllocError;
-use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::fmt;

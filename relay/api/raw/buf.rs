@@ -8,9 +8,9 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use ferro_sys::bindings;
 use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::cpu::IrqsOff;
-use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;

@@ -9,6 +9,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use ferro_sys::bindings;
 use ferro_sys::cpu::percpu::load_this_cpu;
 use ferro_sys::cpu::percpu::PerCpuEntered;
 use ferro_sys::cpu::percpu::PerCpuFlag;
@@ -20,7 +21,6 @@ use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::sync::refcounted::Shared;
 use ferro_sys::sync::shared_word;
-use kernel::bindings;
 use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;

@@ -9,7 +9,7 @@
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_ulong;
 use kernel::ffi::c_void;

@@ -8,7 +8,7 @@
 //!
 //! Contexts: process, sleeping. Locks: as in `text.rs`.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 

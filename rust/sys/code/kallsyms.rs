@@ -4,7 +4,7 @@
 //!
 //! Contexts: process.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;

@@ -4,7 +4,7 @@
 //!
 //! Contexts: any, NMI included.
 
-use kernel::bindings;
+use crate::bindings;
 
 /// RFLAGS.IF.
 const IF: usize = 1 << 9;

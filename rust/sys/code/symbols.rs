@@ -6,7 +6,7 @@
 
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_ulong;
 use kernel::fmt;

@@ -11,7 +11,7 @@ use core::ops::Deref;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::prelude::*;

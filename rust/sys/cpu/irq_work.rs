@@ -4,7 +4,7 @@
 //!
 //! Contexts: queue: any; wait: process.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 

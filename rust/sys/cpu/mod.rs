@@ -10,7 +10,7 @@ pub mod preempt;
 pub mod task;
 pub mod time;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::types::NotThreadSafe;
 
 // RUST-KERNEL: `kernel::cpu::CpuId` is any number below `nr_cpu_ids`; ours until that is the number
@@ -169,8 +169,8 @@ impl Drop for IrqsSection {
 
 /// The interrupt flag of this CPU.
 mod irqs {
+    use crate::bindings;
     use core::arch::asm;
-    use kernel::bindings;
 
     /// True if the flag is that of x86, and no code traces its changes.
     pub(super) const PLAIN: bool = cfg!(all(

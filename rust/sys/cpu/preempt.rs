@@ -90,7 +90,7 @@ mod count {
     #[cold]
     fn resched() {
         // SAFETY: Preemption is on.
-        unsafe { kernel::bindings::ferro_preempt_schedule() }
+        unsafe { crate::bindings::ferro_preempt_schedule() }
     }
 }
 
@@ -99,13 +99,13 @@ mod count {
     #[inline(always)]
     pub(super) fn disable() {
         // SAFETY: No requirement.
-        unsafe { kernel::bindings::ferro_preempt_disable() }
+        unsafe { crate::bindings::ferro_preempt_disable() }
     }
 
     #[inline(always)]
     pub(super) fn enable() {
         // SAFETY: Undoes `disable()`.
-        unsafe { kernel::bindings::ferro_preempt_enable() }
+        unsafe { crate::bindings::ferro_preempt_enable() }
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Contexts: process; sleeps, except where stated.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::prelude::*;
 use kernel::task::Task;
 

@@ -2,7 +2,7 @@
 
 //! Time stamps for tracing.
 
-use kernel::bindings;
+use crate::bindings;
 
 /// Monotonic time in nanoseconds. Context: any, NMI included.
 #[inline]

@@ -13,7 +13,7 @@ use core::ops::Deref;
 use core::panic::Location;
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::error::from_err_ptr;
 use kernel::error::to_result;
 use kernel::prelude::*;

@@ -6,7 +6,7 @@
 
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 
 // RUST-KERNEL: there is no `kernel::fs` type for this; ours until there is.
 /// A counted reference to a positive dentry.

@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
@@ -26,7 +26,7 @@ use crate::sync::wait::WaitQueue;
 
 /// Events of `poll()`; the values of `<linux/eventpoll.h>`.
 pub mod events {
-    use kernel::bindings;
+    use crate::bindings;
 
     /// There is data.
     pub const IN: u32 = bindings::POLLIN;

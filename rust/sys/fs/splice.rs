@@ -10,7 +10,7 @@
 
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::error::to_result;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;

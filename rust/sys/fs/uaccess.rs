@@ -6,7 +6,7 @@
 
 use core::cell::Cell;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::prelude::*;
 use kernel::uaccess::UserPtr;
 use kernel::uaccess::UserSlice;

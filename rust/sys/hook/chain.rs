@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;

@@ -6,7 +6,7 @@
 
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

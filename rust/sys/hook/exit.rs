@@ -11,7 +11,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;

@@ -11,7 +11,7 @@
 
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

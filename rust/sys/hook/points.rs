@@ -7,8 +7,8 @@
 //! exit itself calls the exit again, until the stack overflows. An `ftrace_ops` calls the code that
 //! the exit has stored in it.
 
+use crate::bindings;
 use crate::declare_hook;
-use kernel::bindings;
 use kernel::task::Task;
 
 #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]

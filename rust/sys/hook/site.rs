@@ -7,7 +7,7 @@
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;

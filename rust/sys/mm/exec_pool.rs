@@ -15,7 +15,7 @@
 //! Contexts: process, sleeping; [`contains()`] and [`nth_page()`]: any, NMI included.
 //! Locks: the pool's mutex, inside of which only memory is allocated.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 

@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 use core::ptr::without_provenance;
 use core::ptr::without_provenance_mut;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::task::Task;
@@ -68,7 +68,7 @@ pub fn read_stack<const WORDS: usize>(from: usize) -> Option<[u64; WORDS]> {
 mod stack {
     use core::arch::asm;
 
-    use kernel::bindings;
+    use crate::bindings;
     use kernel::ffi::c_void;
     use kernel::page::PAGE_SIZE;
 

@@ -10,7 +10,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;

@@ -8,7 +8,7 @@
 //!
 //! Contexts: process; sleeps. Locks: the list of claims.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 

@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 use core::ops::Deref;
 use core::ops::DerefMut;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::types::NotThreadSafe;
 
 // RUST-KERNEL: `kernel::sync::global_lock!` has to be initialised at run time; ours until a static
@@ -58,7 +58,7 @@ macro_rules! static_mutex {
             // SAFETY: A C file defines the extern mutex with `DEFINE_MUTEX()`. If other code locks
             // it too, it still lets only one task at a time access this data.
             data => unsafe {
-                $crate::sync::mutex::StaticMutex::new(&raw mut ::kernel::bindings::$name, data)
+                $crate::sync::mutex::StaticMutex::new(&raw mut $crate::bindings::$name, data)
             },
         }
     };

@@ -14,7 +14,7 @@
 //!
 //! Contexts: any, NMI included, with interrupts off.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::processor::cpu_relax;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;

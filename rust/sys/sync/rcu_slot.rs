@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::sync::aref::ARef;
 use kernel::sync::aref::AlwaysRefCounted;
 use kernel::sync::atomic::Acquire;

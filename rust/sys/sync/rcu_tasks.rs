@@ -4,7 +4,7 @@
 //!
 //! Contexts: process; sleeps.
 
-use kernel::bindings;
+use crate::bindings;
 
 /// Waits until every task has switched voluntarily, preempted tasks included.
 pub fn synchronize() {

@@ -5,7 +5,7 @@
 //! Contexts: a wake-up takes the queue's lock; any context except NMI and the scheduler, with
 //! interrupts on or off.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::prelude::*;
 use kernel::sync::LockClassKey;
 use kernel::types::Opaque;

@@ -4,7 +4,7 @@
 //!
 //! Contexts: any, NMI included.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_uint;
 
 /// Returns the room in `to`.

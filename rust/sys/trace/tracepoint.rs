@@ -9,8 +9,8 @@
 
 use core::ptr::NonNull;
 
+use crate::bindings;
 use kernel::alloc::AllocError;
-use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_void;
 use kernel::prelude::*;

@@ -11,6 +11,7 @@ mod suite {
     use crate::raw::instance_pool::Pool;
     use crate::raw::kretprobe::Kretprobe;
     use core::cell::UnsafeCell;
+    use ferro_sys::bindings;
     use ferro_sys::code::ftrace_ops::FtraceHandler;
     use ferro_sys::code::ftrace_ops::FtraceOps;
     use ferro_sys::code::kallsyms;
@@ -18,7 +19,6 @@ mod suite {
     use ferro_sys::code::symbols;
     use ferro_sys::cpu::preempt::PreemptOff;
     use ferro_sys::cpu::CpuId;
-    use kernel::bindings;
     use kernel::error::from_err_ptr;
     use kernel::ffi::c_int;
     use kernel::ffi::c_void;

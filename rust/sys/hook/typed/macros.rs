@@ -50,7 +50,7 @@ macro_rules! hook_is_active {
             // says. The assembler needs its address, so it is a static.
             unsafe {
                 ::kernel::jump_label::arch_static_branch! {
-                    $hook, ::kernel::bindings::gkhook, key, false
+                    $hook, $crate::bindings::gkhook, key, false
                 }
             }
         }

@@ -13,7 +13,7 @@ pub use param::NoReturn;
 pub use param::Param;
 pub use param::ReturnValue;
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;

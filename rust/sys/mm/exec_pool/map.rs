@@ -4,7 +4,7 @@
 //!
 //! Contexts: reading: any, NMI included.
 
-use kernel::bindings;
+use crate::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
