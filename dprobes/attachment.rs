@@ -13,7 +13,7 @@ use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::ProbeError;
 use ferro_kprobe::ProbeHandler;
 use ferro_sys::code::kallsyms;
-use ferro_sys::code::symbols;
+use ferro_sys::code::modules;
 use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -158,7 +158,7 @@ impl Attachment {
         }
         if let Location::Kernel(symbol, _) = location {
             // A module's code is freed with the module, and this point would not be notified.
-            if kallsyms::lookup_name(symbol).is_none_or(symbols::is_of_module) {
+            if kallsyms::lookup_name(symbol).is_none_or(modules::is_of_module) {
                 return Err(ENOENT);
             }
         }
@@ -211,7 +211,7 @@ impl Attachment {
             Location::Kernel(symbol, offset) | Location::Module(symbol, offset) => {
                 let start = kallsyms::lookup_name(symbol).ok_or(ENOENT)?;
                 if let Location::Module(..) = location {
-                    _module = Some(symbols::module_of(start).ok_or(ENOENT)?);
+                    _module = Some(modules::module_of(start).ok_or(ENOENT)?);
                     if kallsyms::lookup_name(symbol) != Some(start) {
                         return Err(ENOENT);
                     }

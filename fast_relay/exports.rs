@@ -63,7 +63,7 @@ fn directory(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
 ///
 /// `base_filename`, `format` and `reserved` are NULL or strings; `parent` is NULL or a directory of
 /// debugfs.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn __relay_fast_open(
     owner: *mut bindings::module,
     base_filename: *const c_char,
@@ -119,7 +119,7 @@ unsafe extern "C" fn __relay_fast_open(
 /// # Safety
 ///
 /// `chan` is NULL, an error, or not used afterwards.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_fast_close(chan: *mut bindings::relay_fast) {
     if kernel::error::from_err_ptr(chan).is_ok_and(|chan| !chan.is_null())
         && registry::close(chan.cast()).is_err()
@@ -133,7 +133,7 @@ unsafe extern "C" fn relay_fast_close(chan: *mut bindings::relay_fast) {
 /// # Safety
 ///
 /// `chan` is an open channel.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_fast_lost(chan: *const bindings::relay_fast) -> u64 {
     // SAFETY: The caller guarantees that the channel is open during this call.
     unsafe { channel(chan) }.lost()
@@ -146,7 +146,7 @@ unsafe extern "C" fn relay_fast_lost(chan: *const bindings::relay_fast) -> u64 {
 ///
 /// `chan` is an open channel, `bytes` has room for the time, and preemption is off until the record
 /// has been committed.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_fast_reserve_slow(
     chan: *mut bindings::relay_fast,
     bytes: u64,
@@ -176,7 +176,7 @@ unsafe extern "C" fn relay_fast_reserve_slow(
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_fast_time() -> u64 {
     mono_fast_ns()
 }
@@ -187,7 +187,7 @@ unsafe extern "C" fn relay_fast_time() -> u64 {
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_fast_dump(reason: c_uint) {
     match reason {
         bindings::kmsg_dump_reason_KMSG_DUMP_PANIC => persistent::dump(Reason::Panic),
@@ -196,3 +196,12 @@ unsafe extern "C" fn relay_fast_dump(reason: c_uint) {
         _ => {}
     }
 }
+
+ferro_sys::declared_in_c!(
+    __relay_fast_open,
+    relay_fast_close,
+    relay_fast_lost,
+    relay_fast_reserve_slow,
+    relay_fast_time,
+    relay_fast_dump,
+);

@@ -11,7 +11,7 @@ use kernel::prelude::*;
 use crate::attach::Attached;
 
 /// Starts the engine for `builtin.c`, which also replaces the trampolines of registered ops.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_tramp_start() -> c_int {
     // Built in, the engine is never detached.
     match Attached::new().map(core::mem::forget) {
@@ -19,3 +19,5 @@ unsafe extern "C" fn ferro_tramp_start() -> c_int {
         Err(error) => error.to_errno(),
     }
 }
+
+ferro_sys::declared_in_c!(ferro_tramp_start);

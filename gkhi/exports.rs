@@ -40,7 +40,7 @@ fn errno(result: Result<(), Error>) -> c_int {
 /// # Safety
 ///
 /// `record` is NULL or a record, as the header describes it.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn gkh_register(record: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { register(record) }.map(|id| {
@@ -167,7 +167,7 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
 /// # Safety
 ///
 /// As for [`apply`].
-#[export]
+#[no_mangle]
 unsafe extern "C" fn gkh_arm(list: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { apply(Op::Arm, list) })
@@ -178,7 +178,7 @@ unsafe extern "C" fn gkh_arm(list: *mut bindings::gkh_record) -> c_int {
 /// # Safety
 ///
 /// As for [`apply`].
-#[export]
+#[no_mangle]
 unsafe extern "C" fn gkh_disarm(list: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { apply(Op::Disarm, list) })
@@ -189,7 +189,7 @@ unsafe extern "C" fn gkh_disarm(list: *mut bindings::gkh_record) -> c_int {
 /// # Safety
 ///
 /// As for [`apply`].
-#[export]
+#[no_mangle]
 unsafe extern "C" fn gkh_deregister(list: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { apply(Op::Deregister, list) })
@@ -200,7 +200,7 @@ unsafe extern "C" fn gkh_deregister(list: *mut bindings::gkh_record) -> c_int {
 /// # Safety
 ///
 /// `hook` is NULL, or from DEFINE_GKHOOK() and keeps the rules of the header.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
     // SAFETY: The caller guarantees a hook from DEFINE_GKHOOK(), a static whose description does
     // not change. The registry forgets it before its module is freed (`ferro_hook_module_going()`).
@@ -216,7 +216,7 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
 /// # Safety
 ///
 /// As for [`gkh_identify`].
-#[export]
+#[no_mangle]
 unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
     // SAFETY: The caller guarantees a hook from DEFINE_GKHOOK(), a static that exists during this
     // call; this reference is dropped at its end.
@@ -232,7 +232,7 @@ unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
 /// # Safety
 ///
 /// `exit` is the argument with which the calling exit was called.
-#[export]
+#[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn gkh_disarm_self(exit: *const bindings::gkh_exit) -> bool {
     // SAFETY: By the rules of this function.
@@ -244,7 +244,7 @@ unsafe extern "C" fn gkh_disarm_self(exit: *const bindings::gkh_exit) -> bool {
 /// # Safety
 ///
 /// `record` is NULL or a record.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
     if record.is_null() {
         return false;
@@ -260,7 +260,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_hook_remove_self_disarmed() {
     transaction::remove_self_disarmed();
 }
@@ -270,7 +270,7 @@ unsafe extern "C" fn ferro_hook_remove_self_disarmed() {
 /// # Safety
 ///
 /// `release` has been deferred and has no other user. Called by `rust/sys/hook/hook.c`.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_hook_run_release(release: *mut bindings::ferro_hook_release) {
     if let Some(release) = NonNull::new(release) {
         // SAFETY: By the rules of this function.
@@ -283,7 +283,7 @@ unsafe extern "C" fn ferro_hook_run_release(release: *mut bindings::ferro_hook_r
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_hook_reap() {
     reaper::reap();
 }
@@ -293,9 +293,20 @@ unsafe extern "C" fn ferro_hook_reap() {
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_hook_debugfs() {
     debugfs::make_files();
+}
+
+/// Frees the empty registry and its debugfs files. The module `ferrotrace_core` calls it when it is
+/// unloaded; an image never does.
+///
+/// # Safety
+///
+/// None; called by `rust/sys/hook/hook.c`.
+#[no_mangle]
+unsafe extern "C" fn ferro_hook_free_registry() {
+    registry::free();
 }
 
 /// Removes hooks and exits of a module being unloaded.
@@ -303,7 +314,7 @@ unsafe extern "C" fn ferro_hook_debugfs() {
 /// # Safety
 ///
 /// `module` is being unloaded.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
     if let Some(module) = NonNull::new(module.cast_mut()) {
         // SAFETY: The module notifier passes a module being unloaded, which is not freed before
@@ -317,9 +328,27 @@ unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
 /// # Safety
 ///
 /// `module` exists during this call. Called by `rust/sys/hook/hook.c`.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_hook_is_called_of(module: *const bindings::module) -> bool {
     let module = NonNull::new(module.cast_mut());
     // SAFETY: By the rules of this function.
     module.is_some_and(|module| unregister::is_called_of(&unsafe { Module::new(module) }))
 }
+
+ferro_sys::declared_in_c!(
+    gkh_register,
+    gkh_arm,
+    gkh_disarm,
+    gkh_deregister,
+    gkh_identify,
+    gkh_delete,
+    gkh_disarm_self,
+    gkh_is_armed,
+    ferro_hook_remove_self_disarmed,
+    ferro_hook_run_release,
+    ferro_hook_reap,
+    ferro_hook_debugfs,
+    ferro_hook_free_registry,
+    ferro_hook_module_going,
+    ferro_hook_is_called_of,
+);

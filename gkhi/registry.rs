@@ -83,6 +83,12 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
     }))
 }
 
+/// Frees the registry, without its lock: the removal waits for operations of its files.
+pub(crate) fn free() {
+    let registry = lock().take();
+    drop(registry);
+}
+
 /// Returns true if an exit is armed.
 pub(crate) fn is_armed(handle: Handle) -> bool {
     with(|registry| {

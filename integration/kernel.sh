@@ -31,6 +31,7 @@ usage() { die "usage: kernel.sh build|config|kdir|image|make|tools|clippy VARIAN
 
 variants() {
 	(cd "$REPO/integration/config" && printf '%s ' *.config | sed -e 's/[a-z-]*base\.config //g' -e 's/\.config//g')
+	echo stock
 }
 
 # fragments: prints the variant's configuration fragments, in order.
@@ -369,6 +370,10 @@ main() {
 	[ $# -ge 2 ] || usage
 	command=$1 VARIANT=$2
 	shift 2
+	# The distribution's own kernel is not built here.
+	if [ "$VARIANT" = stock ]; then
+		exec "$REPO/integration/stock.sh" "$command" "$("$REPO/integration/stock.sh" release)" "$@"
+	fi
 	setup_env
 	case $command in
 	build) build ;;

@@ -19,7 +19,7 @@ use crate::raw::handler;
 /// # Safety
 ///
 /// `len` bytes at `data` can be read and do not change during the call, if `len` is positive.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn klog(data: *const c_void, len: c_int) {
     // SAFETY: By the rules of this function.
     unsafe { handler::log(data, len) };
@@ -30,7 +30,7 @@ unsafe extern "C" fn klog(data: *const c_void, len: c_int) {
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_klog_active() -> bool {
     handler::is_active()
 }
@@ -41,7 +41,7 @@ unsafe extern "C" fn ferro_klog_active() -> bool {
 /// # Safety
 ///
 /// `ops` is NULL or valid during the call, and its function keeps the rules of the header.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations) -> c_int {
     // SAFETY: By the rules of this function.
     let Some(ops) = (unsafe { ops.as_ref() }) else {
@@ -59,7 +59,7 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn unregister_klog_handler() {
     handler::clear();
 }
@@ -70,7 +70,7 @@ unsafe extern "C" fn unregister_klog_handler() {
 /// # Safety
 ///
 /// `module` is NULL, or valid during the call.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_klog_module_going(module: *mut bindings::module) {
     let Some(module) = NonNull::new(module) else {
         return;
@@ -81,3 +81,11 @@ unsafe extern "C" fn ferro_klog_module_going(module: *mut bindings::module) {
         pr_notice!("a module that goes has left a handler\n");
     }
 }
+
+ferro_sys::declared_in_c!(
+    klog,
+    ferro_klog_active,
+    register_klog_handler,
+    unregister_klog_handler,
+    ferro_klog_module_going,
+);

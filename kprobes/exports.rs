@@ -38,7 +38,7 @@ use crate::registry;
 ///
 /// `number` is the one that `raw::grace_period` gave, and the grace periods that began then are
 /// over.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_kprobes_reap(number: c_ulong) {
     // SAFETY: The caller guarantees it.
     registry::reap(&unsafe { TasksPeriod::new(number) });
@@ -257,7 +257,7 @@ fn errno(result: Result) -> c_int {
 /// `kprobe` is NULL, or a structure that stays in its place until this fails or
 /// [`unregister_kprobe`] has returned. Its symbol is a string or NULL. Its handlers are functions
 /// of their types or NULL. The symbol and the handlers stay as long as the structure.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     let mut kprobe = kprobe;
     // SAFETY: The array is this local, with one pointer; the caller guarantees the function's
@@ -270,7 +270,7 @@ unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 /// # Safety
 ///
 /// `kprobes` is NULL, or an array of `count` pointers, each as [`register_kprobe`] requires it.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) -> c_int {
     // SAFETY: The caller guarantees that the structures stay until they are unregistered. No list
     // has them longer: `registry::unregister()` waits for a grace period after it has removed one.
@@ -283,7 +283,7 @@ unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count
 ///
 /// As for [`register_kprobe`]; `fault` is a function of its type or NULL, which stays as long as
 /// the structure.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_kprobe_fault(
     kprobe: *mut bindings::kprobe,
     fault: FaultHandler,
@@ -304,7 +304,7 @@ unsafe extern "C" fn register_kprobe_fault(
 ///
 /// `kprobe` is NULL, or a structure that stays in its place until this returns. If it is
 /// registered, it is as it was then.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
     // SAFETY: The caller guarantees that it stays until this returns. By then no list has the
     // structure and a grace period has passed: `registry::unregister()` ensures both.
@@ -319,7 +319,7 @@ unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
 ///
 /// `kprobes` is NULL, or an array of `count` pointers, which nothing changes until this returns,
 /// each as [`unregister_kprobe`] requires it.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) {
     let Some(count) = usize::try_from(count)
         .ok()
@@ -343,7 +343,7 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
 /// # Safety
 ///
 /// `kprobe` is NULL, or a structure that stays valid until this returns, registered or not.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: The caller guarantees the function's requirements.
     unsafe { switch(kprobe, true) }
@@ -354,7 +354,7 @@ unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 /// # Safety
 ///
 /// `kprobe` is NULL, or a structure that stays valid until this returns, registered or not.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: The caller guarantees the function's requirements.
     unsafe { switch(kprobe, false) }
@@ -376,7 +376,7 @@ unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
 /// # Safety
 ///
 /// `name` is a string that nothing changes until this returns.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) -> *mut u8 {
     // SAFETY: The caller guarantees a string, which is used only until this returns.
     let name = unsafe { CStr::from_char_ptr(name) };
@@ -388,7 +388,7 @@ unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) ->
 /// # Safety
 ///
 /// `name` is NULL, or a string that nothing changes until this returns.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn kprobe_on_func_entry(
     at: *mut u8,
     name: *const c_char,
@@ -411,7 +411,7 @@ unsafe extern "C" fn kprobe_on_func_entry(
 /// # Safety
 ///
 /// No requirement; the user of the result has preemption off.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
     hit::newest_at(at as usize).unwrap_or(null_mut())
 }
@@ -421,7 +421,7 @@ unsafe extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
 /// # Safety
 ///
 /// `kprobe` is NULL, or a structure that stays valid until this returns.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
     // SAFETY: The caller guarantees the structure until this returns; only its count is used.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
@@ -435,7 +435,7 @@ unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
 ///
 /// `kprobe` is NULL, or a structure that stays valid until this returns, with a string as its
 /// symbol, or NULL.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
     // SAFETY: The caller guarantees a valid structure until this returns, and its symbol as well;
     // no list gets it, and its handlers are not used.
@@ -452,7 +452,7 @@ unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
 
 /// Starts the built-in engine, for `builtin.c`: built-in code may be probed from here on.
 #[cfg(not(MODULE))]
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_kprobes_start() -> c_int {
     // Never detached.
     errno(crate::attach::Attached::new().map(core::mem::forget))
@@ -461,7 +461,7 @@ unsafe extern "C" fn ferro_kprobes_start() -> c_int {
 /// Kills the probes in the kernel's own initialisation code, which is about to be freed:
 /// `<linux/kprobes.h>`.
 #[cfg(not(MODULE))]
-#[export]
+#[no_mangle]
 unsafe extern "C" fn kprobe_free_init_mem() {
     // SAFETY: The function takes any address: it compares it with where the section begins and
     // ends.
@@ -499,7 +499,7 @@ unsafe fn kretprobes<'a>(
 /// `kretprobe` is NULL, or a structure that stays in its place until this fails or
 /// [`unregister_kretprobe`] has returned. The symbol is a string or NULL. The handlers are
 /// functions of their types or NULL. The symbol and the handlers stay as long as the structure.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> c_int {
     let mut kretprobe = kretprobe;
     // SAFETY: The array is this local, with one pointer; the caller guarantees the function's
@@ -513,7 +513,7 @@ unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> 
 ///
 /// `all` is NULL, or an array of `count` pointers, which nothing changes until this returns, each
 /// as [`register_kretprobe`] requires it.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_kretprobes(
     all: *mut *mut bindings::kretprobe,
     count: c_int,
@@ -534,7 +534,7 @@ unsafe extern "C" fn register_kretprobes(
 ///
 /// `kretprobe` is NULL, or a structure that stays in its place until this returns. If it is
 /// registered, it is as it was then.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
     let mut kretprobe = kretprobe;
     // SAFETY: The array is this local, with one pointer; the caller guarantees the function's
@@ -548,7 +548,7 @@ unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
 ///
 /// `all` is NULL, or an array of `count` pointers, which nothing changes until this returns, each
 /// as [`unregister_kretprobe`] requires it.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn unregister_kretprobes(all: *mut *mut bindings::kretprobe, count: c_int) {
     // SAFETY: The caller guarantees the array, and that the structures and their handlers stay
     // until this returns. By then a grace period has passed since `Kretprobe::free()`:
@@ -557,3 +557,25 @@ unsafe extern "C" fn unregister_kretprobes(all: *mut *mut bindings::kretprobe, c
         kretprobe::unregister(all.iter().copied());
     }
 }
+
+ferro_sys::declared_in_c!(
+    ferro_kprobes_reap,
+    register_kprobe,
+    register_kprobes,
+    register_kprobe_fault,
+    unregister_kprobe,
+    unregister_kprobes,
+    enable_kprobe,
+    disable_kprobe,
+    kprobe_lookup_name,
+    kprobe_on_func_entry,
+    get_kprobe,
+    kprobes_inc_nmissed_count,
+    dump_kprobe,
+    register_kretprobe,
+    register_kretprobes,
+    unregister_kretprobe,
+    unregister_kretprobes,
+);
+#[cfg(not(MODULE))]
+ferro_sys::declared_in_c!(ferro_kprobes_start, kprobe_free_init_mem);

@@ -72,7 +72,7 @@ unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
 ///
 /// `cb` is NULL or callbacks that stay valid until the channel is closed; `base_filename` is NULL
 /// or a string; `parent` is NULL or a directory.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_open(
     base_filename: *const c_char,
     parent: *mut bindings::dentry,
@@ -109,7 +109,7 @@ unsafe extern "C" fn relay_open(
 ///
 /// `chan` is NULL or open, and is not closed during this call; `base_filename` is NULL or a string;
 /// `parent` is NULL or a directory.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_late_setup_files(
     chan: *mut bindings::rchan,
     base_filename: *const c_char,
@@ -129,7 +129,7 @@ unsafe extern "C" fn relay_late_setup_files(
 /// # Safety
 ///
 /// `chan` is NULL or not used afterwards.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
     if !chan.is_null() && registry::close(chan.cast()).is_err() {
         pr_warn!("relay_close() of a channel that is not open\n");
@@ -141,7 +141,7 @@ unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
 /// # Safety
 ///
 /// `chan` is NULL or open, and is not closed during this call.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
     // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
@@ -162,7 +162,7 @@ unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
 /// # Safety
 ///
 /// `chan` is NULL or open, and is not written to during this call.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
     if !chan.is_null() {
         let _ = registry::reset(chan.cast());
@@ -175,7 +175,7 @@ unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
 /// # Safety
 ///
 /// `buf` is the buffer of this CPU, of an open channel, and has no other writer at this time.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: usize) -> usize {
     // SAFETY: The caller guarantees that `buf` is of an open channel, thus the `rchan_buf`
     // that one of our `Buf` starts with, and that it has no other writer.
@@ -187,7 +187,7 @@ unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: 
 /// # Safety
 ///
 /// `buf` is a buffer of an open channel.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
     // SAFETY: The caller guarantees that `buf` is of an open channel, thus the `rchan_buf`
     // that one of our `Buf` starts with.
@@ -199,7 +199,7 @@ unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
 /// # Safety
 ///
 /// `chan` is NULL or open, and is not closed during this call.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32, consumed: usize) {
     // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     let Some((channel, cpu)) = (unsafe { channel(chan) }).zip(CpuId::new(cpu)) else {
@@ -216,7 +216,7 @@ unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32
 /// # Safety
 ///
 /// `chan` is NULL or open, and is not closed during this call.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> usize {
     let is_set = |flag: u32| c_int::try_from(flag).is_ok_and(|flag| flags & flag != 0);
     let known = c_int::try_from(bindings::RELAY_STATS_LAST).is_ok_and(|last| flags <= last);
@@ -253,7 +253,7 @@ unsafe fn sum(channel: &Channel, count: impl Fn(&Buf) -> u64) -> u64 {
 ///
 /// `chan` is NULL or open, and is not closed during this call; `length` bytes at `data` are
 /// readable if they fit in a sub-buffer.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_try_write(
     chan: *mut bindings::rchan,
     data: *const c_void,
@@ -285,7 +285,7 @@ unsafe extern "C" fn relay_try_write(
 /// # Safety
 ///
 /// `chan` is NULL or open, and is not closed during this call.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_try_write_lost(chan: *mut bindings::rchan) -> u64 {
     // SAFETY: The caller guarantees that `chan` is NULL, or stays open during this call.
     unsafe { channel(chan).map_or(0, |channel| sum(channel, Buf::lost)) }
@@ -297,10 +297,26 @@ unsafe extern "C" fn relay_try_write_lost(chan: *mut bindings::rchan) -> u64 {
 ///
 /// Called by the CPU hotplug state machine.
 #[cfg(not(MODULE))]
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_prepare_cpu(cpu: u32) -> c_int {
     let prepared = CpuId::new(cpu)
         .ok_or(EINVAL)
         .and_then(registry::prepare_cpu);
     prepared.map_or_else(|e| e.to_errno(), |()| 0)
 }
+
+ferro_sys::declared_in_c!(
+    relay_open,
+    relay_late_setup_files,
+    relay_close,
+    relay_flush,
+    relay_reset,
+    relay_switch_subbuf,
+    relay_buf_full,
+    relay_subbufs_consumed,
+    relay_stats,
+    relay_try_write,
+    relay_try_write_lost,
+);
+#[cfg(not(MODULE))]
+ferro_sys::declared_in_c!(relay_prepare_cpu);

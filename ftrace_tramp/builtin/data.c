@@ -23,8 +23,8 @@
 #include <asm/text-patching.h>
 #endif
 
-#include "../../../trace/ftrace_internal.h"
-#include "../../../trace/trace.h"
+#include <../kernel/trace/ftrace_internal.h>
+#include <../kernel/trace/trace.h>
 #include "builtin.h"
 
 /* Value of `stub` for a function that has none and gets none. */

@@ -43,7 +43,7 @@ fn alloc(
 /// # Safety
 ///
 /// `data` and `handler` stay until the result has been freed.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn rethook_alloc(
     data: *mut c_void,
     handler: bindings::rethook_handler_t,
@@ -61,7 +61,7 @@ unsafe extern "C" fn rethook_alloc(
 /// # Safety
 ///
 /// `rh` is from [`rethook_alloc`], and has not been freed.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn rethook_stop(rh: *mut bindings::rethook) {
     // SAFETY: By the caller's guarantee from `rethook_alloc()`, which returns a `Pool`, and not
     // freed yet.
@@ -73,7 +73,7 @@ unsafe extern "C" fn rethook_stop(rh: *mut bindings::rethook) {
 /// # Safety
 ///
 /// As for [`rethook_stop`]; no code uses it after this, except contexts with preemption off.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn rethook_free(rh: *mut bindings::rethook) {
     // SAFETY: By the caller's guarantee from `rethook_alloc()`, and so from `Pool::new()`. Only
     // contexts with preemption off may still have it.
@@ -86,7 +86,7 @@ unsafe extern "C" fn rethook_free(rh: *mut bindings::rethook) {
 ///
 /// `rh` is from [`rethook_alloc`], and had not been freed when preemption was turned off, which it
 /// still is.
-#[export]
+#[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_try_get(rh: *mut bindings::rethook) -> *mut bindings::rethook_node {
     let pool: *mut Pool = rh.cast();
@@ -106,7 +106,7 @@ unsafe extern "C" fn rethook_try_get(rh: *mut bindings::rethook) -> *mut binding
 /// # Safety
 ///
 /// `node` is from [`rethook_try_get`], and no other code has it. Preemption is off.
-#[export]
+#[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_recycle(node: *mut bindings::rethook_node) {
     // SAFETY: The caller guarantees that it has taken the node out and stops using it.
@@ -120,7 +120,7 @@ unsafe extern "C" fn rethook_recycle(node: *mut bindings::rethook_node) {
 /// `node` is from [`rethook_try_get`], and no other code has it. `regs` are the registers of the
 /// function that `current` is about to execute: its return address is at the stack pointer.
 /// Preemption is off.
-#[export]
+#[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_hook(
     node: *mut bindings::rethook_node,
@@ -156,7 +156,7 @@ unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
 ///
 /// `task` is `current` or does not run; `*cursor` is NULL, or the value that an earlier call stored
 /// there for the same task.
-#[export]
+#[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_find_ret_addr(
     task: *mut bindings::task_struct,
@@ -173,7 +173,7 @@ unsafe extern "C" fn rethook_find_ret_addr(
 /// # Safety
 ///
 /// `task` never runs again.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
     // SAFETY: The caller guarantees that the task never runs again.
     unsafe { rethook::flush(task) };
@@ -184,7 +184,7 @@ unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
     blacklist::forbids(addr).is_some()
 }
@@ -197,7 +197,7 @@ unsafe extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
     match blacklist::add(entry) {
         Ok(size) => c_int::try_from(size).unwrap_or(c_int::MAX),
@@ -213,7 +213,7 @@ unsafe extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_int {
     match blacklist::add_area(start, end) {
         Ok(()) => 0,
@@ -226,7 +226,7 @@ unsafe extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_in
 /// # Safety
 ///
 /// Called once, before modules exist, and before the initialisation data is freed.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_blacklist_init() {
     // SAFETY: `blacklist.c` calls this once, before modules exist, and before the initialisation
     // data is freed.
@@ -239,7 +239,7 @@ unsafe extern "C" fn ferro_blacklist_init() {
 /// # Safety
 ///
 /// `module` is valid until this returns.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_blacklist_module_goes(module: *mut bindings::module, is_whole: bool) {
     match is_whole {
         // SAFETY: The caller guarantees that the module is valid.
@@ -255,7 +255,7 @@ unsafe extern "C" fn ferro_blacklist_module_goes(module: *mut bindings::module, 
 /// # Safety
 ///
 /// No requirement.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usize) -> bool {
     exec_pool::contains(addr)
 }
@@ -265,7 +265,7 @@ unsafe extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, ad
 /// # Safety
 ///
 /// `addr` points to a place for an address, `detours` to one for a truth value.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_exec_pool_nth(n: u32, addr: *mut usize, detours: *mut bool) -> bool {
     let Some(page) = exec_pool::nth_page(n as usize) else {
         return false;
@@ -276,3 +276,21 @@ unsafe extern "C" fn ferro_exec_pool_nth(n: u32, addr: *mut usize, detours: *mut
     unsafe { detours.write(exec_pool::is_for_detours(page)) };
     true
 }
+
+ferro_sys::declared_in_c!(
+    rethook_alloc,
+    rethook_stop,
+    rethook_free,
+    rethook_try_get,
+    rethook_recycle,
+    rethook_hook,
+    rethook_find_ret_addr,
+    rethook_flush_task,
+    within_kprobe_blacklist,
+    kprobe_add_ksym_blacklist,
+    kprobe_add_area_blacklist,
+    ferro_blacklist_init,
+    ferro_blacklist_module_goes,
+    __is_insn_slot_addr,
+    ferro_exec_pool_nth,
+);

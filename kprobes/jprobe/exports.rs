@@ -16,7 +16,7 @@ use crate::register;
 /// # Safety
 ///
 /// `jprobe` is NULL, or a structure that stays in place until it is unregistered, if this succeeds.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_jprobe(jprobe: *mut bindings::jprobe) -> c_int {
     let mut jprobe = jprobe;
     // SAFETY: An array of one; the caller guarantees the function's requirements for it.
@@ -29,7 +29,7 @@ unsafe extern "C" fn register_jprobe(jprobe: *mut bindings::jprobe) -> c_int {
 ///
 /// `jprobes` is NULL or has `count` pointers: NULL, or structures that stay in place until they are
 /// unregistered, if this succeeds.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count: c_int) -> c_int {
     // SAFETY: The caller guarantees it; until this returns, the structures are lent to it.
     let batch = unsafe { Batch::new(jprobes, count) }.ok_or(EINVAL);
@@ -44,7 +44,7 @@ unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count
 /// # Safety
 ///
 /// `jprobe` is NULL, or a structure valid until this returns.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn unregister_jprobe(jprobe: *mut bindings::jprobe) {
     let mut jprobe = jprobe;
     // SAFETY: An array of one; the caller guarantees the function's requirements for it.
@@ -57,10 +57,17 @@ unsafe extern "C" fn unregister_jprobe(jprobe: *mut bindings::jprobe) {
 ///
 /// `jprobes` is NULL or has `count` pointers: NULL, or structures that are valid until this
 /// returns.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn unregister_jprobes(jprobes: *mut *mut bindings::jprobe, count: c_int) {
     // SAFETY: The caller guarantees it; until this returns, the structures are lent to it.
     if let Some(batch) = unsafe { Batch::new(jprobes, count) } {
         batch.unregister();
     }
 }
+
+ferro_sys::declared_in_c!(
+    register_jprobe,
+    register_jprobes,
+    unregister_jprobe,
+    unregister_jprobes
+);

@@ -17,7 +17,22 @@ pub mod sync;
 mod tests;
 pub mod trace;
 
+#[cfg(CONFIG_FERROTRACE_STOCK)]
+pub use ferro_bindings as bindings;
+#[cfg(not(CONFIG_FERROTRACE_STOCK))]
 pub use kernel::bindings;
+
+/// Checks that functions which C calls have the types of their declarations in C headers. As
+/// `#[export]` does it, but that looks for the declarations only in `kernel::bindings`.
+#[macro_export]
+macro_rules! declared_in_c {
+    ($($name:ident),* $(,)?) => {
+        $(const _: () = {
+            // Both arms of an `if` have the same type.
+            if true { $crate::bindings::$name } else { $name };
+        };)*
+    };
+}
 
 /// Prefix of log messages of this crate.
 const __LOG_PREFIX: &[u8] = b"ferro_sys\0";

@@ -38,7 +38,7 @@ impl Drop for ModuleNotifier {
 /// # Safety
 ///
 /// `module` is NULL, or stays valid during the call.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn relay_api_module_going(module: *mut bindings::module) {
     let Some(module) = NonNull::new(module) else {
         return;
@@ -50,3 +50,5 @@ unsafe extern "C" fn relay_api_module_going(module: *mut bindings::module) {
         listening.end();
     }
 }
+
+ferro_sys::declared_in_c!(relay_api_module_going);

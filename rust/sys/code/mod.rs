@@ -9,6 +9,7 @@ pub mod ftrace_ops;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod jump_site;
 pub mod kallsyms;
+pub mod modules;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod regs;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]

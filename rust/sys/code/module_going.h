@@ -3,9 +3,10 @@
 #ifndef _FERROTRACE_SYS_MODULE_GOING_H
 #define _FERROTRACE_SYS_MODULE_GOING_H
 
-#include <linux/init.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
+
+#include "initcall.h"
 
 /*
  * Registers @function for each unload of a module, from boot on. Functions with a greater @order
@@ -26,6 +27,12 @@
 	{											\
 		return register_module_notifier(&name##_nb);					\
 	}											\
-	early_initcall(name##_init)
+	ferro_early_initcall(name##_init)							\
+	static void __exit name##_exit(void)							\
+	{											\
+		function(THIS_MODULE);								\
+		unregister_module_notifier(&name##_nb);						\
+	}											\
+	ferro_exitcall(name##_exit)
 
 #endif /* _FERROTRACE_SYS_MODULE_GOING_H */

@@ -19,9 +19,6 @@ bool ferro_is_cfi_check(unsigned long addr);
 /* kgdb.h: true if a debugger has put a breakpoint at @addr. */
 bool ferro_is_kgdb_breakpoint(unsigned long addr);
 
-/* module.h: true if @addr is in a module. */
-bool ferro_is_module_address(unsigned long addr);
-
 /* Calls code without a type from the compiler, which CFI would check; for tests. */
 u32 ferro_call_code(const void *code);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Symbols, modules, and code that the kernel has reserved.
+//! Symbols, owners of code, and code that the kernel has reserved.
 //!
 //! Contexts: process, unless stated.
 
@@ -14,6 +14,7 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::code::kallsyms::NAME_LEN;
+use crate::code::modules::ModuleRef;
 
 extern "C" {
     /// `symbols.h`
@@ -22,8 +23,6 @@ extern "C" {
     fn ferro_is_cfi_check(addr: usize) -> bool;
     /// `symbols.h`
     fn ferro_is_kgdb_breakpoint(addr: usize) -> bool;
-    /// `symbols.h`
-    fn ferro_is_module_address(addr: usize) -> bool;
 }
 
 /// Returns true for an address in the text of the kernel image, initialisation included until it is
@@ -32,12 +31,6 @@ extern "C" {
 pub fn is_core_text(addr: usize) -> bool {
     // SAFETY: Compares the address with the limits of the image, and does not follow it.
     unsafe { bindings::core_kernel_text(addr) != 0 }
-}
-
-/// Returns true if an address is in the code or the data of a loaded module.
-pub fn is_of_module(addr: usize) -> bool {
-    // SAFETY: The address is only compared with the ranges of modules, under RCU.
-    unsafe { ferro_is_module_address(addr) }
 }
 
 /// An address that was code of the kernel or of a module when this was made.
@@ -87,72 +80,12 @@ pub fn owner(addr: usize) -> Result<Owner, NoOwner> {
     // does under RCU.
     let result = unsafe { bindings::ferro_text_module_get(addr, &raw mut module) };
     match to_result(result) {
-        // INVARIANT: If there is a module, `text.c` has taken a reference to it, which this object
-        // owns.
-        Ok(()) => Ok(NonNull::new(module).map_or(Owner::Kernel, |m| Owner::Module(ModuleRef(m)))),
+        // SAFETY: If there is a module, `text.c` has taken a reference to it for this object.
+        Ok(()) => Ok(NonNull::new(module).map_or(Owner::Kernel, |m| {
+            Owner::Module(unsafe { ModuleRef::from_raw(m) })
+        })),
         Err(error) if error == ENOENT => Err(NoOwner::Going),
         Err(_) => Err(NoOwner::NotText),
-    }
-}
-
-/// Takes a reference to the module that contains an address. Returns `None` if there is none, or if
-/// it is being unloaded.
-pub fn module_of(addr: usize) -> Option<ModuleRef> {
-    // SAFETY: Any address can be looked up, which `text.c` does under RCU.
-    let module = unsafe { bindings::ferro_module_get(addr) };
-    // INVARIANT: `text.c` has taken a reference, which this object owns.
-    NonNull::new(module).map(ModuleRef)
-}
-
-/// State of a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModuleState {
-    /// Its initialisation has not finished.
-    Coming,
-    /// Its initialisation has succeeded.
-    Live,
-    /// The module is being unloaded.
-    Going,
-}
-
-/// A reference to a module, which cannot be unloaded before this is dropped.
-///
-/// # Invariants
-///
-/// Points to a module, and owns a reference to it.
-pub struct ModuleRef(NonNull<bindings::module>);
-
-// SAFETY: The count of a module's references is changed atomically: it may be put by another task
-// than the one that got it.
-unsafe impl Send for ModuleRef {}
-// SAFETY: `&self` reads words that other CPUs may change, one load each: the state and the ranges
-// of the code.
-unsafe impl Sync for ModuleRef {}
-
-impl ModuleRef {
-    /// Returns the state, which may change at once.
-    pub fn state(&self) -> ModuleState {
-        // SAFETY: By the type invariant this points to a module, which our reference keeps.
-        match u32::try_from(unsafe { bindings::ferro_module_state(self.0.as_ptr()) }) {
-            Ok(bindings::module_state_MODULE_STATE_LIVE) => ModuleState::Live,
-            Ok(bindings::module_state_MODULE_STATE_COMING) => ModuleState::Coming,
-            _ => ModuleState::Going,
-        }
-    }
-
-    /// Returns true if an address is in the code that is freed after initialisation.
-    pub fn has_init_text(&self, addr: usize) -> bool {
-        // SAFETY: By the type invariant this points to a module, which our reference keeps; the
-        // address is only compared.
-        unsafe { bindings::ferro_in_init_text(addr, self.0.as_ptr()) }
-    }
-}
-
-impl Drop for ModuleRef {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant this owns the reference; it is put once, and `self` is not
-        // used afterwards.
-        unsafe { bindings::ferro_module_put(self.0.as_ptr()) };
     }
 }
 

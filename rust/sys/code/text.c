@@ -47,35 +47,6 @@ int ferro_text_module_get(unsigned long addr, struct module **mod)
 	return try_module_get(*mod) ? 0 : -ENOENT;
 }
 
-struct module *ferro_module_get(unsigned long addr)
-{
-	struct module *mod;
-
-	guard(rcu)();
-	mod = __module_address(addr);
-	return mod && try_module_get(mod) ? mod : NULL;
-}
-
-bool ferro_is_module_address(unsigned long addr)
-{
-	return is_module_address(addr);
-}
-
-void ferro_module_put(struct module *mod)
-{
-	module_put(mod);
-}
-
-int ferro_module_state(const struct module *mod)
-{
-	return READ_ONCE(mod->state);
-}
-
-bool ferro_in_init_text(unsigned long addr, const struct module *mod)
-{
-	return within_module_mem_type(addr, mod, MOD_INIT_TEXT);
-}
-
 bool ferro_in_core_text(unsigned long addr, const struct module *mod)
 {
 	return within_module_mem_type(addr, mod, MOD_TEXT);
@@ -285,7 +256,6 @@ bool ferro_in_kernel_init(unsigned long addr)
 	return addr >= (unsigned long)__init_begin && addr < (unsigned long)__init_end;
 }
 EXPORT_SYMBOL_GPL(ferro_in_kernel_init);
-EXPORT_SYMBOL_GPL(ferro_in_init_text);
 EXPORT_SYMBOL_GPL(ferro_in_core_text);
 
 #ifdef CONFIG_FERRO_SYS_KUNIT_TEST

@@ -17,18 +17,7 @@ struct module;
  * -EINVAL: no code. -ENOENT: the module is being unloaded.
  */
 int ferro_text_module_get(unsigned long addr, struct module **mod);
-/*
- * Takes a reference to the module whose code or data contains @addr; NULL if there is none, or if
- * it is being unloaded.
- */
-struct module *ferro_module_get(unsigned long addr);
-void ferro_module_put(struct module *mod);
-int ferro_module_state(const struct module *mod);
-/*
- * True if @addr is in the module's code that is freed after initialisation; or in the code that
- * stays.
- */
-bool ferro_in_init_text(unsigned long addr, const struct module *mod);
+/* True if @addr is in the module's code that stays after initialisation. */
 bool ferro_in_core_text(unsigned long addr, const struct module *mod);
 
 /*

@@ -322,7 +322,7 @@ impl ArmedSite {
 /// # Safety
 ///
 /// `module` exists until this returns.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
     let loaded = Loaded { module, init: true };
     match TextMutex::new().modules().push(loaded, GFP_KERNEL) {
@@ -336,7 +336,7 @@ unsafe extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> 
 /// # Safety
 ///
 /// No requirement: the pointer is only compared.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
     let mut mutex = TextMutex::new();
     for loaded in mutex.modules().iter_mut() {
@@ -349,9 +349,15 @@ unsafe extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
 /// # Safety
 ///
 /// No requirement: the pointer is only compared.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
     TextMutex::new()
         .modules()
         .retain(|loaded| loaded.module != module);
 }
+
+crate::declared_in_c!(
+    ferro_text_module_coming,
+    ferro_text_module_live,
+    ferro_text_module_going
+);

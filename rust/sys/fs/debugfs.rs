@@ -303,7 +303,7 @@ fn listed() -> StaticGuard<KVVec<Listed>> {
 /// # Safety
 ///
 /// `module` points to a module.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
     let next = || {
         let mut listed = listed();
@@ -343,3 +343,5 @@ impl<T: FileOps> File<T> {
         rename(&self.0 .0.dentry, name)
     }
 }
+
+crate::declared_in_c!(ferro_debugfs_module_going);

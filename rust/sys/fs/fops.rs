@@ -190,8 +190,19 @@ impl<T: FileOps> FileTable<T> {
 
     /// Makes the table of `T` for code that is built into the kernel. In a module, making a file
     /// with it fails, as with a wrong owner.
+    #[cfg(not(MODULE))]
     pub const fn built_in() -> Self {
         Self::with_owner(core::ptr::null_mut())
+    }
+
+    /// Makes the table of `T` for code that is built into a patched kernel, and here is part of the
+    /// module `ferrotrace_core`.
+    #[cfg(MODULE)]
+    pub const fn built_in() -> Self {
+        extern "C" {
+            static __this_module: bindings::module;
+        }
+        Self::with_owner((&raw const __this_module).cast_mut())
     }
 
     const fn with_owner(owner: *mut bindings::module) -> Self {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /* C half of rust/sys/hook/: sites, modules and waiting. */
 #include <linux/align.h>
+#include <linux/atomic.h>
 #include <linux/container_of.h>
 #include <linux/cpu.h>
+#include <linux/delay.h>
 #include <linux/init.h>
 #include <linux/irq_work.h>
-#include <linux/jump_label.h>
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
 #include <linux/kernel.h>
@@ -18,8 +19,8 @@
 #include <linux/srcu.h>
 #include <linux/stop_machine.h>
 #include <linux/workqueue.h>
-#include <asm/sections.h>
 
+#include "../code/initcall.h"
 #include "../code/module_going.h"
 #include "../sync/stack_mark.h"
 #include "hook.h"
@@ -39,46 +40,6 @@ const struct gkh_exit gkh_idle = {
 	.hits = &idle_hits,
 };
 EXPORT_SYMBOL_GPL(gkh_idle);
-
-void ferro_hook_activate(struct gkhook *hook, bool active)
-{
-	if (active)
-		static_key_enable(&hook->key.key);
-	else
-		static_key_disable(&hook->key.key);
-}
-
-#ifdef CONFIG_JUMP_LABEL
-/* Sites in initialisation code have been freed before this is called. */
-static int sites_between(const struct gkhook *hook, const struct jump_entry *entry,
-			 const struct jump_entry *end)
-{
-	int sites = 0;
-
-	for (; entry < end; entry++)
-		sites += jump_entry_key(entry) == &hook->key.key && !jump_entry_is_init(entry);
-	return sites;
-}
-
-int ferro_hook_sites(const struct gkhook *hook)
-{
-	const struct module *mod;
-	int sites;
-
-	sites = sites_between(hook, __start___jump_table, __stop___jump_table);
-	guard(rcu)();
-	list_for_each_entry_rcu(mod, &modules, list)
-		if (mod->state != MODULE_STATE_UNFORMED)
-			sites += sites_between(hook, mod->jump_entries,
-					       mod->jump_entries + mod->num_jump_entries);
-	return sites;
-}
-#else
-int ferro_hook_sites(const struct gkhook *hook)
-{
-	return -1;
-}
-#endif
 
 void gkh_check_enter(const struct gkhook *hook)
 {
@@ -136,26 +97,6 @@ bool ferro_is_going(unsigned long addr)
 	return mod && READ_ONCE(mod->state) == MODULE_STATE_GOING;
 }
 EXPORT_SYMBOL_GPL(ferro_is_going);
-
-bool ferro_is_lasting_text(unsigned long addr)
-{
-	const struct module *mod;
-	bool lasting;
-
-	if (core_kernel_text(addr))
-		return !is_kernel_inittext(addr);
-	rcu_read_lock();
-	mod = __module_text_address(addr);
-	lasting = mod && !within_module_init(addr, mod);
-	rcu_read_unlock();
-	return lasting;
-}
-
-bool ferro_is_image(unsigned long addr)
-{
-	guard(rcu)();
-	return (addr >= (unsigned long)_stext && addr < (unsigned long)_end) || __module_address(addr);
-}
 
 /*
  * Readers of one hook. Each is a lockdep class, because an exit of one hook may hold a lock while
@@ -295,7 +236,15 @@ static int __init died_init(void)
 {
 	return register_die_notifier(&died_nb);
 }
-early_initcall(died_init);
+ferro_early_initcall(died_init);
+
+static void __exit died_exit(void)
+{
+	unregister_die_notifier(&died_nb);
+	irq_work_sync(&dead_from_die);
+	flush_work(&dead);
+}
+ferro_exitcall(died_exit);
 
 void ferro_hook_quiesce(bool task)
 {
@@ -333,10 +282,14 @@ void ferro_hook_remove_self_disarmed_later(void)
 	irq_work_queue(&self_disarmed_irq_work);
 }
 
+/* Number of deferred releases that have not finished. */
+static atomic_t pending_releases = ATOMIC_INIT(0);
+
 /* Each release has its own work item, so that a long wait of one does not delay others. */
 static void release_work(struct work_struct *work)
 {
 	ferro_hook_run_release(container_of(work, struct ferro_hook_release, work));
+	atomic_dec(&pending_releases);
 }
 
 static LLIST_HEAD(releases);
@@ -354,6 +307,7 @@ static DEFINE_IRQ_WORK(releases_irq_work, releases_irq);
 
 void ferro_hook_defer(struct ferro_hook_release *release)
 {
+	atomic_inc(&pending_releases);
 	llist_add(&release->node, &releases);
 	irq_work_queue(&releases_irq_work);
 }
@@ -374,7 +328,20 @@ static int __init debugfs_ready(void)
 	ferro_hook_debugfs();
 	return 0;
 }
-fs_initcall(debugfs_ready);
+ferro_fs_initcall(debugfs_ready);
+
+/* All modules with exits have been unloaded. Work items for their exits may still be queued, or end. */
+static void __exit registry_exit(void)
+{
+	irq_work_sync(&self_disarmed_irq_work);
+	flush_work(&self_disarmed_work);
+	while (atomic_read(&pending_releases))
+		msleep(10);
+	irq_work_sync(&releases_irq_work);
+	cancel_delayed_work_sync(&reap_work);
+	ferro_hook_free_registry();
+}
+ferro_exitcall(registry_exit);
 
 /*
  * Runs before jump labels forget the sites, and before all other notifiers that may fire a hook;

@@ -101,6 +101,8 @@ void ferro_hook_reap_later(void);
 extern struct mutex ferro_hook_files_lock;
 extern struct mutex ferro_hook_lock;
 void ferro_hook_debugfs(void);
+/* Frees the registry, after the last module with hooks or exits. */
+void ferro_hook_free_registry(void);
 
 /* In the registry: removes exits that have disarmed themselves from their hooks. */
 void ferro_hook_remove_self_disarmed(void);

@@ -468,7 +468,7 @@ const BATCH: usize = 64;
 /// # Safety
 ///
 /// Called once after a grace period that began after slots had been dropped.
-#[export]
+#[no_mangle]
 unsafe extern "C" fn ferro_exec_pool_reclaim() {
     loop {
         // Without memory for the list, the pages stay until the next time.
@@ -495,3 +495,5 @@ unsafe extern "C" fn ferro_exec_pool_reclaim() {
         }
     }
 }
+
+crate::declared_in_c!(ferro_exec_pool_reclaim);

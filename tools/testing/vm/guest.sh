@@ -14,6 +14,10 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
 cd "$FERROTRACE_REPO" || exit 1
 
+# What other kernels have in their images.
+core=$FERROTRACE_KDIR/kernel/ferrotrace/ferrotrace_core.ko
+if [ -e "$core" ]; then insmod "$core" || exit 1; fi
+
 # Where a test copies the image's counters before it resets them.
 if [ -d "$share/coverage" ]; then export FERROTRACE_COUNTED=$share/coverage; fi
 

@@ -228,6 +228,8 @@ def qemu_command(args, share, console):
            "-device", "virtio-serial-pci",
            "-chardev", "file,id=out,path=/proc/self/fd/1", "-device", "virtserialport,name=stdout,chardev=out",
            "-chardev", "file,id=err,path=/proc/self/fd/2", "-device", "virtserialport,name=stderr,chardev=err"]
+    if args.variant == "stock":
+        cmd += ["-initrd", os.path.join(kernel("kdir", args.variant), "initramfs")]
     if not args.reboot:
         cmd.append("-no-reboot")
     if args.icount:
@@ -254,8 +256,8 @@ def shell(args):
     image = kernel_image(args.variant)
     vng = find_vng()
     cmd = [vng, "--run", image, "--user", "root", "--cpus", args.cpus, "--memory", args.mem, "--force-9p"]
-    if args.variant.startswith("uml"):
-        die("a shell is not offered by a User Mode Linux guest; give CMD=")
+    if args.variant.startswith("uml") or args.variant == "stock":
+        die(f"a shell is not offered by a guest of {args.variant}; give CMD=")
     if not kvm_works(image):
         cmd.append("--disable-kvm")
     if args.gdb:

@@ -1,0 +1,345 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Builds modules for a distribution's own kernel, which has none of our patches: the variant stock.
+#
+#   stock.sh release [--update]      print the release of the newest kernel that was fetched, or that Debian's mirror offers
+#   stock.sh rust-dev RELEASE        make the package linux-rust-dev-RELEASE; print its path
+#   stock.sh build RELEASE           build Ferrotrace's modules and what a guest needs; print the image's path
+#   stock.sh kdir RELEASE            print the directory of these modules
+#   stock.sh image RELEASE           print the image's path
+#   stock.sh modules KDIR OUT        build the modules in OUT with the headers and tools of this machine
+#   stock.sh make RELEASE ARGS...    run kbuild with the headers of that kernel, e.g. "M=DIR modules"
+#
+# Header packages of Debian lack all that is needed to build a module in Rust. The package adds it. It comes from a build of
+# the kernel's source with the kernel's own configuration and compilers, in a root of the suite that has these compilers.
+# The package is refused if the build does not match the kernel.
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=integration/apt.sh
+. "$REPO/integration/apt.sh"
+# shellcheck source=integration/root.sh
+. "$REPO/integration/root.sh"
+
+# Suites that may carry the kernel's packages.
+SUITES="trixie-backports unstable"
+# What a kernel's build needs besides its C compiler.
+TOOLS="make flex bison bc libelf-dev libssl-dev libdw-dev zlib1g-dev python3 kmod cpio xz-utils rsync rustc rust-src bindgen pahole"
+
+# Modules that a guest needs before it has the host's files.
+GUEST_MODULES="fs/netfs/netfs net/9p/9pnet net/9p/9pnet_virtio fs/9p/9p fs/overlayfs/overlay"
+
+usage() { die "usage: stock.sh release | rust-dev|build|kdir|image RELEASE | modules KDIR OUT | make RELEASE ARGS..."; }
+
+# newest_release: 7.3.4+deb13-amd64.
+newest_release() {
+	local suite found
+	found=$(cd "$CACHE/stock" 2>/dev/null && compgen -G "$SERIES.*-amd64" | sort -V | tail -n 1) || found=
+	if [ "$found" ] && [ "${1:-}" != --update ]; then
+		printf '%s\n' "$found"
+		return
+	fi
+	for suite in $SUITES; do
+		private_sources "$suite" || continue
+		private_apt "$suite" apt-get update >"$CACHE/apt/$suite/log" 2>&1 || continue
+		found=$(private_apt "$suite" apt-cache pkgnames "linux-headers-$SERIES." | sed -n 's/^linux-headers-\(.*+deb[0-9]*-amd64\)$/\1/p' |
+			sort -V | tail -n 1)
+		if [ "$found" ]; then
+			printf '%s\n' "$found"
+			return
+		fi
+	done
+	die "no header package of Linux $SERIES on offer in: $SUITES"
+}
+
+# setup RELEASE: sets the variables that the functions below use.
+setup() {
+	RELEASE=$1
+	[[ $RELEASE =~ ^([0-9]+\.[0-9]+)[^-]*\+deb([0-9]+)-([a-z]+-)?amd64$ ]] ||
+		die "'$RELEASE' is not the release of a Debian kernel for amd64, such as 7.3.4+deb13-amd64"
+	ABI=${RELEASE%%-*}
+	case ${BASH_REMATCH[2]} in
+	13) COMPILERS=trixie PACKAGES=trixie-backports ;;
+	*) COMPILERS=unstable PACKAGES=unstable ;;
+	esac
+	DIR=$CACHE/stock/$RELEASE
+	ROOT=$CACHE/stock/root-$COMPILERS
+	HEADERS=/usr/src/linux-headers-$RELEASE
+	KDIR=$DIR/kdir
+	IMAGE=$KDIR/vmlinuz
+}
+
+# fetch_package NAME: downloads a package of the kernel; prints its path.
+fetch_package() {
+	local found
+	found=$(find "$DIR/debs" -name "$1_*.deb" | sort -V | tail -n 1)
+	if [ -z "$found" ]; then
+		(cd "$DIR/debs" && private_apt "$PACKAGES" apt-get download "$1" >&2) || die "cannot download $1 of $PACKAGES"
+		found=$(find "$DIR/debs" -name "$1_*.deb" | tail -n 1)
+	fi
+	printf '%s\n' "$found"
+}
+
+# make_builders_root: a root with the compilers and the headers. Needs root.
+make_builders_root() {
+	local package compiler
+	mkdir -p "$DIR/debs"
+	if ! compgen -G "$DIR/debs/linux-headers-$RELEASE""_*.deb" >/dev/null; then
+		private_sources "$PACKAGES" && private_apt "$PACKAGES" apt-get update >"$CACHE/apt/$PACKAGES/log" 2>&1 || true
+	fi
+	[ "$(id -u)" = 0 ] || die "root is needed to make a root directory for the kernel's compilers"
+	compiler=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Depends | grep -o 'gcc-[0-9]*')
+	if [ ! -e "$ROOT/usr/bin/$compiler" ]; then
+		rm -rf "$ROOT" "$ROOT.new"
+		# shellcheck disable=SC2086
+		make_root "$COMPILERS" "$ROOT.new" "$compiler" gcc $TOOLS
+		mv "$ROOT.new" "$ROOT"
+	fi
+	if [ ! -e "$ROOT$HEADERS/.unpacked" ]; then
+		for package in "linux-headers-$ABI-common" "linux-kbuild-$ABI" "linux-headers-$RELEASE"; do
+			dpkg-deb -x "$(fetch_package "$package")" "$ROOT" || die "cannot unpack $package"
+		done
+		touch "$ROOT$HEADERS/.unpacked"
+	fi
+}
+
+# in_root DIRECTORIES CMD...: runs a command in the root. DIRECTORIES, separated by colons, are there, too.
+in_root() {
+	local places=$1
+	shift
+	# shellcheck disable=SC2016
+	unshare --mount --propagation private sh -e -c '
+		root=$1 places=$2
+		shift 2
+		mount -t proc proc "$root/proc"
+		mount --bind /dev "$root/dev"
+		IFS=:
+		for place in $places; do
+			mkdir -p "$root$place"
+			mount --bind "$place" "$root$place"
+		done
+		exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C KBUILD_BUILD_TIMESTAMP=0 "$@"' \
+		sh "$ROOT" "$places" "$@" </dev/null
+}
+
+# source_tree: prints the directory of the kernel's source, without patches.
+source_tree() {
+	local version key deb
+	version=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Version)
+	# As source.sh names it.
+	key=$(printf '%s\n' "$version" | tr -c 'A-Za-z0-9.\n-' _)
+	if [ ! -d "$CACHE/src/$key.orig" ]; then
+		deb=$(fetch_package "linux-source-${RELEASE%%.*}.$(echo "${RELEASE#*.}" | grep -o '^[0-9]*')")
+		[ "$(dpkg-deb -f "$deb" Version)" = "$version" ] || die "$deb is not the source of $version"
+		say "unpacking the source of $RELEASE"
+		rm -rf "$CACHE/src/$key.new"
+		mkdir -p "$CACHE/src/$key.new"
+		dpkg-deb --fsys-tarfile "$deb" | tar xO --wildcards '*/linux-source-*.tar.xz' | xz -dc -T0 |
+			tar x -C "$CACHE/src/$key.new" --strip-components=1
+		mv "$CACHE/src/$key.new" "$CACHE/src/$key.orig"
+	fi
+	printf '%s\n' "$CACHE/src/$key.orig"
+}
+
+# check_config: fails unless the build has the kernel's configuration, which names its compilers. Whether OpenSSL knows an
+# algorithm is a matter of the host's tools only.
+check_config() {
+	local different
+	different=$(diff <(grep -v '^#' "$ROOT$HEADERS/.config" | LC_ALL=C sort) <(grep -v '^#' "$DIR/build/.config" | LC_ALL=C sort) |
+		grep '^[<>]' | grep -v ' CONFIG_OPENSSL_SUPPORTS_' || true)
+	[ -z "$different" ] && return
+	say "the configuration differs with these compilers; < is the kernel's, > is here:"
+	printf '%s\n' "$different" | head -n 20 >&2
+	return 1
+}
+
+# check_symbols: fails unless the build has each symbol of Rust that the kernel exports. A symbol's name has a hash of all that
+# its crate was built from.
+check_symbols() {
+	local missing
+	missing=$(LC_ALL=C comm -13 <(nm -p --defined-only "$DIR"/build/rust/*.o | awk '{ print $3 }' | LC_ALL=C sort -u) \
+		<(awk '$2 ~ /^_R/ { print $2 }' "$ROOT$HEADERS/Module.symvers" | LC_ALL=C sort -u))
+	[ -z "$missing" ] && return
+	say "$(printf '%s\n' "$missing" | wc -l) symbols of Rust that the kernel exports are not in this build, such as:"
+	printf '%s\n' "$missing" | head -n 5 >&2
+	return 1
+}
+
+# build_crates: builds the kernel's crates as the kernel's own build did.
+build_crates() {
+	local tree log=$DIR/prepare.log cc
+	tree=$(source_tree)
+	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$ROOT$HEADERS/.config")
+	mkdir -p "$DIR/build"
+	cp "$ROOT$HEADERS/.config" "$DIR/build/.config"
+	kbuild() {
+		nice_in_root "$tree:$DIR" make -C "$tree" O="$DIR/build" CC="$cc" KERNELRELEASE="$RELEASE" \
+			RUST_LIB_SRC=/usr/lib/rustlib/src/rust/library -j"$JOBS" "$@" >>"$log" 2>&1 || {
+			tail -n 20 "$log" >&2
+			die "the crates of $RELEASE do not build; log: $log"
+		}
+	}
+	: >"$log"
+	say "building the crates of $RELEASE (about 4 minutes)"
+	kbuild olddefconfig
+	check_config || die "no linux-rust-dev-$RELEASE: another configuration"
+	kbuild prepare
+	check_symbols || die "no linux-rust-dev-$RELEASE: another kernel"
+}
+nice_in_root() { in_root "$1" nice "${@:2}"; }
+
+# rust_dev: makes the package.
+rust_dev() {
+	local version deb files=$DIR/package crate rust
+	make_builders_root
+	version=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Version)
+	deb=$DIR/linux-rust-dev-${RELEASE}_${version}_amd64.deb
+	if [ ! -e "$deb" ]; then
+		build_crates
+		rm -rf "$files"
+		rust=$files$HEADERS/rust
+		mkdir -p "$files/DEBIAN" "$rust/kernel" "$files/usr/lib/linux-kbuild-$ABI/scripts"
+		for crate in core compiler_builtins ffi pin_init build_error bindings uapi zerocopy kernel; do
+			cp "$DIR/build/rust/lib$crate.rmeta" "$rust/"
+		done
+		for crate in macros pin_init_internal zerocopy_derive; do strip -o "$rust/lib$crate.so" "$DIR/build/rust/lib$crate.so"; done
+		cp "$DIR"/build/rust/kernel/generated_*.rs "$rust/kernel/"
+		cp "$DIR/build/scripts/target.json" "$files/usr/lib/linux-kbuild-$ABI/scripts/"
+		control "$version" >"$files/DEBIAN/control"
+		dpkg-deb --root-owner-group -Zxz -z6 --threads-max="$JOBS" -b "$files" "$deb.new" >&2
+		mv "$deb.new" "$deb"
+		rm -rf "$files"
+	fi
+	if [ ! -e "$ROOT$HEADERS/rust/libkernel.rmeta" ]; then dpkg-deb -x "$deb" "$ROOT"; fi
+	printf '%s\n' "$deb"
+}
+
+# control VERSION: the package's description. rustc reads only metadata of its own version.
+control() {
+	local rustc
+	rustc=$(sed -n 's/^CONFIG_RUSTC_VERSION_TEXT="rustc \([0-9.]*\).*/\1/p' "$ROOT$HEADERS/.config")
+	cat <<-EOF
+	Package: linux-rust-dev-$RELEASE
+	Version: $1
+	Architecture: amd64
+	Maintainer: Ferrotrace maintainers <maintainers@users.noreply.a-seed-b466b316.example>
+	Section: kernel
+	Priority: optional
+	Installed-Size: $(du -sk "$DIR/package" | cut -f1)
+	Depends: linux-headers-$RELEASE (= $1), rustc (>= $rustc), rustc (<< $rustc.1)
+	Description: crates to build modules in Rust for Linux $RELEASE
+	 The metadata of the kernel's Rust crates, their procedural macros and the
+	 description of the target. With this package beside the header package,
+	 "make -C /lib/modules/$RELEASE/build M=..." builds modules in Rust.
+	EOF
+}
+
+# client_kbuild ARGS...: the same for a module that uses ours: with our headers, crates and symbols, as a kernel with our patches
+# has them.
+client_kbuild() {
+	local tree=$DIR/ferrotrace place
+	for place in "$HEADERS" "/usr/src/linux-headers-$ABI-common"; do
+		mkdir -p "$ROOT$place/kernel"
+		ln -sfn "$tree" "$ROOT$place/kernel/ferrotrace"
+	done
+	in_kbuild KBUILD_EXTRA_SYMBOLS="$tree/Module.symvers" KCPPFLAGS="-I $tree/include -I $tree/include/uapi -include $tree/stock/stock.h" \
+		KRUSTFLAGS="--cfg CONFIG_FERROTRACE --cfg CONFIG_KLOG_RUST" "$@"
+}
+
+# in_kbuild ARGS...: runs kbuild with the headers. The directories of M= and MO= are the host's.
+in_kbuild() {
+	local arg places=$REPO
+	for arg; do
+		case $arg in
+		M=* | MO=*)
+			mkdir -p "${arg#*=}"
+			places+=:$(readlink -f "${arg#*=}")
+			;;
+		esac
+	done
+	in_root "$places:$DIR" nice make -C "$HEADERS" -j"$JOBS" "$@"
+}
+
+our_files() { PARTS="$PARTS stock" part_files; }
+
+# build: the modules, the image, and the first files of a guest.
+build() {
+	local tree=$DIR/ferrotrace ours=$KDIR/kernel/ferrotrace module state
+	state=$(cd "$REPO" && { our_files && echo integration/stock.sh && echo tools/testing/vm/initramfs.sh; } | xargs sha256sum | sha256sum)
+	if [ "$(cat "$KDIR/.state" 2>/dev/null)" = "$state" ]; then
+		say "modules for $RELEASE are up to date"
+		printf '%s\n' "$IMAGE"
+		return
+	fi
+	rm -f "$KDIR/.state"
+	rust_dev >/dev/null
+	mkdir -p "$tree" "$ours"
+	(cd "$REPO" && our_files | rsync -rlpc --files-from=- . "$tree/")
+	say "building the modules for $RELEASE"
+	in_kbuild M="$tree" SAMPLES=m modules >"$DIR/build.log" 2>&1 || {
+		grep -n -E -A12 'error(\[|:)|ERROR: ' "$DIR/build.log" | head -n 60 >&2
+		die "the modules for $RELEASE do not build; log: $DIR/build.log"
+	}
+	(cd "$tree" && find . -name '*.ko' -printf '%P\n' | rsync -rp --files-from=- . "$ours/")
+	find "$ours" -name '*.ko' -exec strip -g {} +
+	cp "$tree/Module.symvers" "$ROOT$HEADERS/.config" "$KDIR/"
+	if [ ! -e "$IMAGE" ]; then
+		rm -rf "$DIR/image"
+		for module in linux-binary linux-modules; do
+			dpkg-deb -x "$(fetch_package "$module-$RELEASE")" "$DIR/image" || die "cannot unpack $module-$RELEASE"
+		done
+		cp "$DIR/image/usr/lib/modules/$RELEASE/vmlinuz" "$IMAGE.new"
+		mv "$IMAGE.new" "$IMAGE"
+	fi
+	initramfs
+	printf '%s\n' "$state" >"$KDIR/.state"
+	printf '%s\n' "$IMAGE"
+}
+
+# modules KDIR OUT: builds on the machine itself, for any distribution whose headers have the metadata of the kernel's crates.
+modules() {
+	local kdir=$1 out=$2 release
+	[ -f "$kdir/Module.symvers" ] || die "KDIR=$kdir has no headers of a kernel"
+	release=$(make -s -C "$kdir" kernelrelease)
+	! grep -qx 'CONFIG_FERROTRACE=y' "$kdir/.config" || die "the kernel $release has Ferrotrace already"
+	grep -qx 'CONFIG_RUST=y' "$kdir/.config" || die "the kernel $release has no Rust (CONFIG_RUST)"
+	[ -f "$kdir/rust/libkernel.rmeta" ] ||
+		die "KDIR=$kdir lacks the metadata of the kernel's crates; on Debian install linux-rust-dev-$release (make rust-dev)"
+	mkdir -p "$out"
+	(cd "$REPO" && our_files | rsync -rlpc --files-from=- . "$out/")
+	make -C "$kdir" -j"$JOBS" M="$(readlink -f "$out")" modules
+}
+
+# initramfs: the modules for the host's files, and an init that goes on with the runner's there.
+initramfs() {
+	local root module
+	root=$(mktemp -d)
+	mkdir -p "$root"/{bin,dev,lib,proc,root,sys}
+	cp "$(command -v busybox)" "$root/bin/"
+	install -m 755 "$REPO/tools/testing/vm/initramfs.sh" "$root/init"
+	for module in $GUEST_MODULES; do
+		xz -dc "$DIR/image/usr/lib/modules/$RELEASE/kernel/$module.ko.xz" >"$root/lib/${module##*/}.ko"
+		printf '/lib/%s.ko\n' "${module##*/}" >>"$root/modules"
+	done
+	(cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$KDIR/initramfs.new"
+	mv "$KDIR/initramfs.new" "$KDIR/initramfs"
+	rm -rf "$root"
+}
+
+case ${1:-} in
+release) newest_release "${2:-}" ;;
+modules) [ $# = 3 ] || usage && modules "$2" "$3" ;;
+rust-dev | build | kdir | image | make)
+	[ $# -ge 2 ] || usage
+	setup "$2"
+	case $1 in
+	rust-dev) with_lock "stock-$RELEASE" rust_dev ;;
+	build) with_lock "stock-$RELEASE" build ;;
+	kdir) printf '%s\n' "$KDIR" ;;
+	image) printf '%s\n' "$IMAGE" ;;
+	make) with_lock "stock-$RELEASE" client_kbuild "${@:3}" ;;
+	esac
+	;;
+*) usage ;;
+esac

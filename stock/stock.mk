@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# On a kernel without our patches: the module ferrotrace_core, and the crate of bindings.
+
+obj-m += ferrotrace_core.o
+ferrotrace_core-y += stock/core.o stock/ferro_bindings.o stock/hook_points.o stock/image.o stock/kernel_functions.o stock/stack.o stock/uprobe_done.o
+ferrotrace_ftrace-y := ftrace_tramp/builtin/data.o stock/ftrace.o
+
+# As rust/Makefile calls bindgen, but with the few flags of the compiler that change what a header declares.
+ferro-bindgen-flags = $(NOSTDINC_FLAGS) $(LINUXINCLUDE) $(ferro-include) -Wp,-MMD,$(depfile) \
+	$(filter -D% -std=% -fms-% -funsigned-char -fshort-wchar -m64,$(KBUILD_CPPFLAGS) $(KBUILD_CFLAGS)) \
+	-w --target=x86_64-linux-gnu -fno-builtin -D__BINDGEN__ -DMODULE -DKBUILD_MODNAME=ferrotrace_core
+quiet_cmd_ferro_bindgen = BINDGEN $@
+      cmd_ferro_bindgen = $(src)/stock/bindings.sh $@ $(src)/bindings.h $(src) $(objtree)/rust/libbindings.rmeta -- $(ferro-bindgen-flags)
+$(obj)/stock/ferro_bindings.rs: $(src)/stock/bindings.sh $(src)/bindings.h FORCE
+	$(call if_changed_dep,ferro_bindgen)
+targets += stock/ferro_bindings.rs
+
+ferro-bindings := ferro_bindings
+$(eval $(call ferro-crate,stock,ferro_bindings,))
