@@ -25,7 +25,7 @@ SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # Against mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 
-.PHONY: help setup install-tools update update-deps kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc rust-analyzer clean distclean
+.PHONY: rust-dev stock stock-install help setup install-tools update update-deps kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc rust-analyzer clean distclean
 
 help:
 	@cat integration/help.txt
@@ -64,6 +64,17 @@ export:
 # Debian packages of a variant and of the command.
 deb:
 	@integration/deb.sh '$(VARIANT)'
+
+# For a kernel of the distribution.
+rust-dev:
+	@integration/stock.sh rust-dev "$${RELEASE:-$$(integration/stock.sh release)}"
+
+KDIR = /lib/modules/$(shell uname -r)/build
+stock:
+	@integration/stock.sh modules '$(KDIR)' build/stock
+
+stock-install: stock
+	@$(MAKE) -C '$(KDIR)' M='$(CURDIR)/build/stock' INSTALL_MOD_DIR=updates/ferrotrace modules_install
 
 # CMD reaches the shell through the environment, so that it may hold any quotes. Its output is
 # CMD's: the path of the image is not printed.

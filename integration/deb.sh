@@ -7,7 +7,8 @@
 #
 # linux-image, linux-headers and linux-libc-dev are the kernel's own (bindeb-pkg). Its headers lack
 # files that modules in Rust need: ferrotrace-dev has these, for clients in Rust, and for clients in
-# C of our headers. ferrotrace is the command.
+# C of our headers. ferrotrace is the command. For the variant stock, the kernel is the distribution's:
+# linux-rust-dev has what its headers lack (stock.sh), and ferrotrace-modules our modules.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -22,9 +23,7 @@ done
 
 "$REPO/integration/kernel.sh" build "$variant" >/dev/null
 kdir=$("$REPO/integration/kernel.sh" kdir "$variant")
-release=$(<"$kdir/include/config/kernel.release")
-# Of the kernel that was built: its number is a part of its name for itself.
-version=$(make -s -C "$kdir/source" kernelversion)-1
+tool_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -n 1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rm -rf "$out"
@@ -77,9 +76,26 @@ dev_package() {
 		"$(sed -n 's/^CONFIG_RUSTC_VERSION_TEXT="\(.*\)"/\1/p' "$kdir/.config")."
 }
 
+# modules_package RELEASE: our modules for a kernel of the distribution. They fit one build of it only.
+modules_package() {
+	local release=$1 to=$work/modules rust_dev kernel
+	rust_dev=$("$REPO/integration/stock.sh" rust-dev "$release")
+	kernel=$(dpkg-deb -f "$rust_dev" Version)
+	cp "$rust_dev" "$out/"
+	mkdir -p "$to/usr/lib/modules/$release/updates/ferrotrace" "$to/DEBIAN"
+	find "$kdir/kernel/ferrotrace" -name '*.ko' -exec cp -t "$to/usr/lib/modules/$release/updates/ferrotrace" {} +
+	# As packages of the kernel do it; the kernel may be removed before.
+	printf '#!/bin/sh\nset -e\nif [ -e /usr/lib/modules/%s/modules.order ]; then depmod %s; fi\n' "$release" "$release" >"$to/DEBIAN/postinst"
+	cp "$to/DEBIAN/postinst" "$to/DEBIAN/postrm"
+	pack "$to" "ferrotrace-modules-$release" "$tool_version+$kernel" "linux-modules-$release (= $kernel), kmod" \
+		"Ferrotrace's modules for Linux $release" \
+		"Probes, functions, fast channels, probe programs and klog for the kernel of this" \
+		"package, which needs no patch. The command ferrotrace loads them when it needs them."
+	chmod 755 "$to"/DEBIAN/post*
+	dpkg-deb --root-owner-group -Zzstd --build "$to" "$out/ferrotrace-modules-${release}_$tool_version+${kernel}_amd64.deb" >/dev/null
+}
+
 command_package() {
-	local tool_version
-	tool_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -n 1)
 	DESTDIR=$work/command PREFIX=/usr "$REPO/integration/install-tools.sh"
 	# The kernel's headers_install knows of ours in a tree of "make export" only.
 	install -D -m 644 -t "$work/command/usr/include/linux" "$REPO"/include/uapi/linux/*.h
@@ -94,7 +110,14 @@ command_package() {
 # newest_glibc PROGRAM: the newest version of the C library that its symbols need.
 newest_glibc() { objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2; }
 
-kernel_packages
-dev_package
+if [ "$variant" = stock ]; then
+	modules_package "$("$REPO/integration/stock.sh" release)"
+else
+	release=$(<"$kdir/include/config/kernel.release")
+	# Of the kernel that was built: its number is a part of its name for itself.
+	version=$(make -s -C "$kdir/source" kernelversion)-1
+	kernel_packages
+	dev_package
+fi
 command_package
 ls "$out"/*.deb
