@@ -19,6 +19,7 @@ pub mod file;
 pub mod functions;
 pub mod hooks;
 pub mod merge;
+pub mod modprobe;
 pub mod near;
 pub mod pids;
 pub mod probes;

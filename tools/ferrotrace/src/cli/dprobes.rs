@@ -16,6 +16,7 @@ use clap::Parser;
 use clap::Subcommand;
 
 use ferrotrace::dprobes::control::Control;
+use ferrotrace::modprobe;
 
 use args::ApplyArgs;
 use args::BuildArgs;
@@ -84,6 +85,7 @@ impl Classic {
 
 impl DprobesArgs {
     pub fn run(self) -> Result<u8> {
+        modprobe::load(&self.dir, "rust_dprobes");
         let control = Control::new(self.dir);
         let done = match self.command {
             Command::Insert(args) => run::insert(args, &control),

@@ -27,6 +27,7 @@ use ferrotrace::functions::print::CLEAR;
 use ferrotrace::functions::print::Style;
 use ferrotrace::functions::trace;
 use ferrotrace::functions::trace::trace;
+use ferrotrace::modprobe;
 use ferrotrace::pids::Pids;
 use ferrotrace::probes::symbols::Symbols;
 use ferrotrace::relay::record::take_signals;
@@ -179,6 +180,7 @@ fn clear_screen() -> Result<(), IoError> {
 impl FunctionsArgs {
     fn run(self) -> Result<u8> {
         let signals = take_signals()?;
+        modprobe::load(&self.dir, "ferrotrace_ftrace_functions");
         let mut control = Control::open(self.dir)?;
         let symbols = Symbols::read().unwrap_or_default();
         let functions = Functions::read()?.select(

@@ -28,6 +28,7 @@ use super::resolve::KnownRefusal;
 use super::resolve::Wanted;
 use super::stock::Stock;
 use super::stock::live::StockLive;
+use crate::modprobe;
 use crate::signals::StopSignals;
 
 /// The directory of the module.
@@ -77,6 +78,9 @@ impl Kernel {
     pub fn find(dir: Option<PathBuf>) -> Self {
         let is_given = dir.is_some();
         let dir = dir.unwrap_or_else(|| PathBuf::from(MODULE_DIR));
+        if !is_given {
+            modprobe::load(&dir, "ferrotrace_kprobe_events");
+        }
         if !is_given && !dir.exists() {
             let stock = Stock::find();
             if stock.is_some() {
