@@ -34,7 +34,8 @@ fn all_gone(state: &State) -> bool {
     state.points.iter().all(|point| point["address"] == "0x0")
 }
 
-/// Waits until no breakpoint of the kernel is left, and no call hits one: the engine may remove it after that.
+/// Waits until no breakpoint of the kernel is left, and no call hits one: the engine may remove it
+/// after that.
 fn no_more_hits() -> State {
     let mut before = comes(all_gone);
     loop {
