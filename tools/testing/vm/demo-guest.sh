@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The part of the demo that runs in the guest. FERROTRACE is the user-space command.
+# The part of the demo that runs in the guest. FERROTRACE is the user-space command, DEMO_OUT the
+# host's directory that receives the page.
 set -euo pipefail
 
 MODULES=$FERROTRACE_KDIR/kernel/ferrotrace
@@ -66,6 +67,10 @@ step "the first records, in the order of time"
 "$FERROTRACE" relay merge "$OUT/rec" --limit 25
 lost=$(cat "$RELAY/dropped")
 [ "$lost" = 0 ] || fail "$lost records lost"
+
+step "the page of the recording, for a browser: $DEMO_OUT/report.html"
+"$FERROTRACE" report "$OUT/rec" --html -o "$FERROTRACE_OUT/report.html"
+"$FERROTRACE" report "$OUT/rec" --top 5
 
 step "probing the running kernel: a kprobe on kernel_clone(), a kretprobe on do_sys_openat2()"
 for module in rust_kprobes ferrotrace_kprobe ferrotrace_kprobe_events; do insmod "$MODULES/$module.ko"; done
