@@ -82,6 +82,12 @@ mod tests {
     }
 
     #[test]
+    fn at_most_three_names_are_offered() {
+        let known = ["probe_a", "probe_b", "probe_c", "probe_d"];
+        assert_eq!(near("probe_x", known), ["probe_a", "probe_b", "probe_c"]);
+    }
+
+    #[test]
     fn questions() {
         let [a, b] = ["a", "b"].map(str::to_owned);
         assert_eq!(did_you_mean(&[]), None);
