@@ -40,4 +40,12 @@ mod tests {
         }
         assert_eq!(got, [3, 4, 5, 6, 7]);
     }
+
+    /// The claimed numbers 65535, 1 and 2 lie on both sides of 0. All other numbers are used.
+    #[test]
+    fn claimed_numbers_beyond_zero_are_not_free() {
+        let is_used = |number| (3..u16::MAX).contains(&number);
+        assert_eq!(next_free(u16::MAX - 1, 2, is_used), None);
+        assert_eq!(next_free(u16::MAX - 1, 1, is_used), Some(2));
+    }
 }
