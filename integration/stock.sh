@@ -9,7 +9,9 @@
 #   stock.sh kdir RELEASE            print the directory of these modules
 #   stock.sh image RELEASE           print the image's path
 #   stock.sh modules KDIR OUT        build the modules in OUT with the headers and tools of this machine
-#   stock.sh make RELEASE ARGS...    run kbuild with the headers of that kernel, e.g. "M=DIR modules"
+#   stock.sh check HEADERS BUILD     fail unless a build of the kernel's crates matches the kernel with these headers
+#   stock.sh kbuild RELEASE ARGS...  run kbuild with the headers of that kernel, e.g. "M=DIR modules"
+#   stock.sh make RELEASE ARGS...    the same for modules that use ours
 #
 # Header packages of Debian lack all that is needed to build a module in Rust. The package adds it. It comes from a build of
 # the kernel's source with the kernel's own configuration and compilers, in a root of the suite that has these compilers.
@@ -30,7 +32,7 @@ TOOLS="make flex bison bc libelf-dev libssl-dev libdw-dev zlib1g-dev python3 kmo
 # Modules that a guest needs before it has the host's files.
 GUEST_MODULES="fs/netfs/netfs net/9p/9pnet net/9p/9pnet_virtio fs/9p/9p fs/overlayfs/overlay"
 
-usage() { die "usage: stock.sh release | rust-dev|build|kdir|image RELEASE | modules KDIR OUT | make RELEASE ARGS..."; }
+usage() { die "usage: stock.sh release | rust-dev|build|kdir|image RELEASE | modules KDIR OUT | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
 
 # newest_release: 7.3.4+deb13-amd64.
 newest_release() {
@@ -86,7 +88,7 @@ make_builders_root() {
 	local package compiler
 	mkdir -p "$DIR/debs"
 	if ! compgen -G "$DIR/debs/linux-headers-$RELEASE""_*.deb" >/dev/null; then
-		private_sources "$PACKAGES" && private_apt "$PACKAGES" apt-get update >"$CACHE/apt/$PACKAGES/log" 2>&1 || true
+		if private_sources "$PACKAGES"; then private_apt "$PACKAGES" apt-get update >"$CACHE/apt/$PACKAGES/log" 2>&1 || true; fi
 	fi
 	[ "$(id -u)" = 0 ] || die "root is needed to make a root directory for the kernel's compilers"
 	compiler=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Depends | grep -o 'gcc-[0-9]*')
@@ -142,25 +144,25 @@ source_tree() {
 	printf '%s\n' "$CACHE/src/$key.orig"
 }
 
-# check_config: fails unless the build has the kernel's configuration, which names its compilers. Whether OpenSSL knows an
-# algorithm is a matter of the host's tools only.
+# check_config HEADERS BUILD: fails unless the build has the kernel's configuration, which names its compilers. Whether OpenSSL
+# knows an algorithm is a matter of the host's tools only.
 check_config() {
 	local different
-	different=$(diff <(grep -v '^#' "$ROOT$HEADERS/.config" | LC_ALL=C sort) <(grep -v '^#' "$DIR/build/.config" | LC_ALL=C sort) |
+	different=$(diff <(grep -v '^#' "$1/.config" | LC_ALL=C sort) <(grep -v '^#' "$2/.config" | LC_ALL=C sort) |
 		grep '^[<>]' | grep -v ' CONFIG_OPENSSL_SUPPORTS_' || true)
-	[ -z "$different" ] && return
+	[ -n "$different" ] || return 0
 	say "the configuration differs with these compilers; < is the kernel's, > is here:"
 	printf '%s\n' "$different" | head -n 20 >&2
 	return 1
 }
 
-# check_symbols: fails unless the build has each symbol of Rust that the kernel exports. A symbol's name has a hash of all that
-# its crate was built from.
+# check_symbols HEADERS BUILD: fails unless the build has each symbol of Rust that the kernel exports. A symbol's name has a hash
+# of all that its crate was built from.
 check_symbols() {
 	local missing
-	missing=$(LC_ALL=C comm -13 <(nm -p --defined-only "$DIR"/build/rust/*.o | awk '{ print $3 }' | LC_ALL=C sort -u) \
-		<(awk '$2 ~ /^_R/ { print $2 }' "$ROOT$HEADERS/Module.symvers" | LC_ALL=C sort -u))
-	[ -z "$missing" ] && return
+	missing=$(LC_ALL=C comm -13 <(nm -p --defined-only "$2"/rust/*.o | awk '{ print $3 }' | LC_ALL=C sort -u) \
+		<(awk '$2 ~ /^_R/ { print $2 }' "$1/Module.symvers" | LC_ALL=C sort -u))
+	[ -n "$missing" ] || return 0
 	say "$(printf '%s\n' "$missing" | wc -l) symbols of Rust that the kernel exports are not in this build, such as:"
 	printf '%s\n' "$missing" | head -n 5 >&2
 	return 1
@@ -183,9 +185,9 @@ build_crates() {
 	: >"$log"
 	say "building the crates of $RELEASE (about 4 minutes)"
 	kbuild olddefconfig
-	check_config || die "no linux-rust-dev-$RELEASE: another configuration"
+	check_config "$ROOT$HEADERS" "$DIR/build" || die "no linux-rust-dev-$RELEASE: another configuration"
 	kbuild prepare
-	check_symbols || die "no linux-rust-dev-$RELEASE: another kernel"
+	check_symbols "$ROOT$HEADERS" "$DIR/build" || die "no linux-rust-dev-$RELEASE: another kernel"
 }
 nice_in_root() { in_root "$1" nice "${@:2}"; }
 
@@ -284,14 +286,22 @@ build() {
 	(cd "$tree" && find . -name '*.ko' -printf '%P\n' | rsync -rp --files-from=- . "$ours/")
 	find "$ours" -name '*.ko' -exec strip -g {} +
 	cp "$tree/Module.symvers" "$ROOT$HEADERS/.config" "$KDIR/"
-	if [ ! -e "$IMAGE" ]; then
+	ln -sfn "$(source_tree)" "$KDIR/source"
+	mkdir -p "$DIR/headers"
+	cp "$ROOT$HEADERS"/{.config,Module.symvers} "$DIR/headers/"
+	if [ ! -e "$IMAGE" ] || [ ! -e "$DIR/image" ]; then
 		rm -rf "$DIR/image"
-		for module in linux-binary linux-modules; do
+		for module in linux-binary linux-modules linux-base; do
 			dpkg-deb -x "$(fetch_package "$module-$RELEASE")" "$DIR/image" || die "cannot unpack $module-$RELEASE"
 		done
 		cp "$DIR/image/usr/lib/modules/$RELEASE/vmlinuz" "$IMAGE.new"
 		mv "$IMAGE.new" "$IMAGE"
 	fi
+	# For modprobe in a guest.
+	mkdir -p "$KDIR/lib/modules/$RELEASE"
+	cp "$DIR/image/usr/lib/modules/$RELEASE"/modules.{order,builtin,builtin.modinfo} "$KDIR/lib/modules/$RELEASE/"
+	rsync -r --delete "$ours/" "$KDIR/lib/modules/$RELEASE/updates/"
+	depmod -b "$KDIR" "$RELEASE"
 	initramfs
 	printf '%s\n' "$state" >"$KDIR/.state"
 	printf '%s\n' "$IMAGE"
@@ -330,7 +340,8 @@ initramfs() {
 case ${1:-} in
 release) newest_release "${2:-}" ;;
 modules) [ $# = 3 ] || usage && modules "$2" "$3" ;;
-rust-dev | build | kdir | image | make)
+check) [ $# = 3 ] || usage && check_config "$2" "$3" && check_symbols "$2" "$3" ;;
+rust-dev | build | kdir | image | make | kbuild)
 	[ $# -ge 2 ] || usage
 	setup "$2"
 	case $1 in
@@ -338,6 +349,7 @@ rust-dev | build | kdir | image | make)
 	build) with_lock "stock-$RELEASE" build ;;
 	kdir) printf '%s\n' "$KDIR" ;;
 	image) printf '%s\n' "$IMAGE" ;;
+	kbuild) with_lock "stock-$RELEASE" in_kbuild "${@:3}" ;;
 	make) with_lock "stock-$RELEASE" client_kbuild "${@:3}" ;;
 	esac
 	;;

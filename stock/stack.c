@@ -15,8 +15,11 @@ notrace unsigned int ferro_stack_kernel(const struct pt_regs *regs, unsigned lon
 	struct pt_regs at = *regs;
 	unsigned int n = 0;
 
-	/* As in stack.c there. The first address is that of the registers. */
+	if (!size)
+		return 0;
+	/* The unwinder looks up this address, and begins with its caller. */
 	at.ip = ip;
+	to[n++] = ip;
 	for (unwind_start(&state, current, &at, NULL); n < size && !unwind_done(&state);
 	     unwind_next_frame(&state)) {
 		unsigned long address = unwind_get_return_address(&state);

@@ -188,15 +188,15 @@ impl<T: FileOps> FileTable<T> {
         Self::with_owner(owner.as_ptr())
     }
 
-    /// Makes the table of `T` for code that is built into the kernel. In a module, making a file
-    /// with it fails, as with a wrong owner.
+    /// Makes the table of `T` for code of the image. In a module, making a file with it fails, as
+    /// with a wrong owner.
     #[cfg(not(MODULE))]
     pub const fn built_in() -> Self {
         Self::with_owner(core::ptr::null_mut())
     }
 
-    /// Makes the table of `T` for code that is built into a patched kernel, and here is part of the
-    /// module `ferrotrace_core`.
+    /// Makes the table of `T` for code of the image, which on this kernel is in the module
+    /// `ferrotrace_core`.
     #[cfg(MODULE)]
     pub const fn built_in() -> Self {
         extern "C" {

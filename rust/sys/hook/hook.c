@@ -336,7 +336,7 @@ static void __exit registry_exit(void)
 	irq_work_sync(&self_disarmed_irq_work);
 	flush_work(&self_disarmed_work);
 	while (atomic_read(&pending_releases))
-		msleep(10);
+		fsleep(10000);
 	irq_work_sync(&releases_irq_work);
 	cancel_delayed_work_sync(&reap_work);
 	ferro_hook_free_registry();

@@ -14,9 +14,13 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
 cd "$FERROTRACE_REPO" || exit 1
 
-# What other kernels have in their images.
-core=$FERROTRACE_KDIR/kernel/ferrotrace/ferrotrace_core.ko
-if [ -e "$core" ]; then insmod "$core" || exit 1; fi
+# Our modules are installed on the distribution's kernel; one of them is what other kernels have in their images.
+installed=lib/modules/$(uname -r)
+if [ -d "$FERROTRACE_KDIR/$installed" ]; then
+	mkdir -p /lib/modules
+	ln -sfn "$FERROTRACE_KDIR/$installed" "/$installed"
+	modprobe ferrotrace_core || exit 1
+fi
 
 # Where a test copies the image's counters before it resets them.
 if [ -d "$share/coverage" ]; then export FERROTRACE_COUNTED=$share/coverage; fi

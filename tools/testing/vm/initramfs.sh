@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0
 #
 # First process of a guest whose kernel needs modules to mount the host's files (integration/stock.sh): loads them, and goes

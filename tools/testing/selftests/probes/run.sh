@@ -46,7 +46,7 @@ load() { insmod "$KO/ferrotrace_kprobe_events.ko" "$@"; }
 probe() { "$FERROTRACE" probe "$@"; }
 
 # on_mainline: succeeds if the engine takes probes one by one, each some tenths of a second.
-on_mainline() { [[ ${FERROTRACE_VARIANT:-} == *mainline ]]; }
+on_mainline() { [[ ${FERROTRACE_VARIANT:-} == *mainline || ${FERROTRACE_VARIANT:-} == stock ]]; }
 
 # put LINE: a command to the kernel, in one write.
 put() { printf '%s\n' "$1" >"$PROBES"; }

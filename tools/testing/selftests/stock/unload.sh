@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# On a kernel without our patches, as root: loads all our modules and unloads them, 20 times, with a use of each kind before.
+# Nothing of them may be left: no module, symbol, file in debugfs or CPU hotplug state, and the kernel's memory may not grow.
+set -euo pipefail
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/testlib.sh"
+
+modules="ferrotrace_core ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace ferrotrace_ftrace_functions
+	ferrotrace_jprobe ferrotrace_kprobe_events rust_dprobes clients/klog_relay samples/gkhi_fork_count"
+
+left() {
+	local name
+	for name in $modules; do [ ! -e "/sys/module/${name##*/}" ] || echo "module $name"; done
+	grep -E ' (ferro|gkh_|klog)' /proc/kallsyms || true
+	find /sys/kernel/debug -maxdepth 1 \( -name 'ferrotrace*' -o -name gkhi -o -name klog \)
+	grep -rhE 'gkhi' /sys/devices/system/cpu/hotplug/states || true
+}
+
+round() {
+	local name reversed=""
+	for name in $modules; do
+		if [ ! -e "/sys/module/${name##*/}" ]; then load_file "$MODULE_DIR/$name.ko"; fi
+		reversed="${name##*/} $reversed"
+	done
+	echo "p used vfs_read" >$DEBUGFS/ferrotrace_kprobe_events/probes
+	cat /proc/version >/dev/null
+	echo "-*" >$DEBUGFS/ferrotrace_kprobe_events/probes
+	# An exit on a hook that a tracepoint fires.
+	(true)
+	# shellcheck disable=SC2086
+	rmmod $reversed
+}
+
+# The kernel's own memory in kB, but for page caches; unused areas of vmalloc are freed late.
+kernel_kb() { sync && echo 3 >/proc/sys/vm/drop_caches && awk '/^(Slab|VmallocUsed|Percpu):/ { sum += $2 } END { print sum }' /proc/meminfo; }
+
+for _ in 1 2 3; do round; done
+before=$(kernel_kb)
+for _ in $(seq 20); do round; done
+found=$(left)
+if [ "$found" ]; then
+	printf 'left:\n%s\n' "$found"
+	exit 1
+fi
+lost=$(($(kernel_kb) - before))
+echo "memory lost in 20 rounds: $lost kB"
+[ $lost -lt 1024 ]
