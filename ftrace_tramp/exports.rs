@@ -6,7 +6,6 @@
 #![cfg(not(MODULE))]
 
 use kernel::ffi::c_int;
-use kernel::prelude::*;
 
 use crate::attach::Attached;
 
