@@ -17,9 +17,11 @@ set -euo pipefail
 umask 022
 variant=${1:?usage: deb.sh VARIANT}
 out=$REPO/build/deb
-for tool in dpkg-buildpackage dh_builddeb; do
-	have $tool || die "no $tool: install dpkg-dev and debhelper"
-done
+if [ "$variant" != stock ]; then
+	for tool in dpkg-buildpackage dh_builddeb; do
+		have $tool || die "no $tool: install dpkg-dev and debhelper"
+	done
+fi
 
 "$REPO/integration/kernel.sh" build "$variant" >/dev/null
 kdir=$("$REPO/integration/kernel.sh" kdir "$variant")
@@ -83,16 +85,15 @@ modules_package() {
 	kernel=$(dpkg-deb -f "$rust_dev" Version)
 	cp "$rust_dev" "$out/"
 	mkdir -p "$to/usr/lib/modules/$release/updates/ferrotrace" "$to/DEBIAN"
-	find "$kdir/kernel/ferrotrace" -name '*.ko' -exec cp -t "$to/usr/lib/modules/$release/updates/ferrotrace" {} +
+	find "$kdir/kernel/ferrotrace" -name samples -prune -o -name '*.ko' -exec cp -t "$to/usr/lib/modules/$release/updates/ferrotrace" {} +
 	# As packages of the kernel do it; the kernel may be removed before.
 	printf '#!/bin/sh\nset -e\nif [ -e /usr/lib/modules/%s/modules.order ]; then depmod %s; fi\n' "$release" "$release" >"$to/DEBIAN/postinst"
 	cp "$to/DEBIAN/postinst" "$to/DEBIAN/postrm"
+	chmod 755 "$to"/DEBIAN/post*
 	pack "$to" "ferrotrace-modules-$release" "$tool_version+$kernel" "linux-modules-$release (= $kernel), kmod" \
 		"Ferrotrace's modules for Linux $release" \
 		"Probes, functions, fast channels, probe programs and klog for the kernel of this" \
 		"package, which needs no patch. The command ferrotrace loads them when it needs them."
-	chmod 755 "$to"/DEBIAN/post*
-	dpkg-deb --root-owner-group -Zzstd --build "$to" "$out/ferrotrace-modules-${release}_$tool_version+${kernel}_amd64.deb" >/dev/null
 }
 
 command_package() {
