@@ -22,6 +22,8 @@ LONG_SIZE = kunit kprobes ftrace-tramp
 # "tools" includes blktrace.
 LONG_DISTRO = insn kunit relay klog gkhi kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace mitigations
 SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
+# On Debian's own kernel, without our patches.
+LONG_STOCK = stock klog gkhi relay-fast flight dprobes 43-probes functions
 # Against mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 
@@ -105,6 +107,7 @@ check-long:
 	@VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 	@$(MAKE) check-distro
+	@VARIANTS=stock FERROTRACE_TOOL_VARIANTS=stock LOGS=build/check-stock tools/testing/check.sh $(LONG_STOCK)
 	@VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
 # Debian's own configuration: the suites that make sense there; SHORT=1 is the core of it.

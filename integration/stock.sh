@@ -4,6 +4,7 @@
 # Builds modules for a distribution's own kernel, which has none of our patches: the variant stock.
 #
 #   stock.sh release [--update]      print the release of the newest kernel that was fetched, or that Debian's mirror offers
+#   stock.sh root RELEASE            make a root directory with the kernel's compilers and headers
 #   stock.sh rust-dev RELEASE        make the package linux-rust-dev-RELEASE; print its path
 #   stock.sh build RELEASE           build Ferrotrace's modules and what a guest needs; print the image's path
 #   stock.sh kdir RELEASE            print the directory of these modules
@@ -32,7 +33,7 @@ TOOLS="make flex bison bc libelf-dev libssl-dev libdw-dev zlib1g-dev python3 kmo
 # Modules that a guest needs before it has the host's files.
 GUEST_MODULES="fs/netfs/netfs net/9p/9pnet net/9p/9pnet_virtio fs/9p/9p fs/overlayfs/overlay"
 
-usage() { die "usage: stock.sh release | rust-dev|build|kdir|image RELEASE | modules KDIR OUT | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
+usage() { die "usage: stock.sh release | root|rust-dev|build|kdir|image RELEASE | modules KDIR OUT | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
 
 # newest_release: 7.3.4+deb13-amd64.
 newest_release() {
@@ -90,7 +91,9 @@ make_builders_root() {
 	if ! compgen -G "$DIR/debs/linux-headers-$RELEASE""_*.deb" >/dev/null; then
 		if private_sources "$PACKAGES"; then private_apt "$PACKAGES" apt-get update >"$CACHE/apt/$PACKAGES/log" 2>&1 || true; fi
 	fi
-	[ "$(id -u)" = 0 ] || die "root is needed to make a root directory for the kernel's compilers"
+	if [ "$(id -u)" != 0 ] || ! unshare --mount --propagation private true; then
+		die "root is needed, and mounts, for a root directory with the kernel's compilers"
+	fi
 	compiler=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Depends | grep -o 'gcc-[0-9]*')
 	if [ ! -e "$ROOT/usr/bin/$compiler" ]; then
 		rm -rf "$ROOT" "$ROOT.new"
@@ -341,10 +344,11 @@ case ${1:-} in
 release) newest_release "${2:-}" ;;
 modules) [ $# = 3 ] || usage && modules "$2" "$3" ;;
 check) [ $# = 3 ] || usage && check_config "$2" "$3" && check_symbols "$2" "$3" ;;
-rust-dev | build | kdir | image | make | kbuild)
+root | rust-dev | build | kdir | image | make | kbuild)
 	[ $# -ge 2 ] || usage
 	setup "$2"
 	case $1 in
+	root) with_lock "stock-$RELEASE" make_builders_root ;;
 	rust-dev) with_lock "stock-$RELEASE" rust_dev ;;
 	build) with_lock "stock-$RELEASE" build ;;
 	kdir) printf '%s\n' "$KDIR" ;;

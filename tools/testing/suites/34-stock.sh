@@ -3,13 +3,17 @@
 #
 # Debian's own kernel, without our patches: its modules, the package for modules in Rust, and the core of the suites that work
 # there. "make check-long" runs these suites whole.
-# Seconds: 240
+# Seconds: 90
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 stock=$REPO/integration/stock.sh
-release=$("$stock" release)
+if ! { release=$("$stock" release) && "$stock" root "$release"; } >&2; then
+	tap_skip "Debian's own kernel" "no root directory with its compilers can be made here"
+	tap_plan
+	exit
+fi
 FERROTRACE=$(tool)
 
 # matches EDIT FILE: succeeds if the crates are accepted for headers in which sed has edited a file.
