@@ -3,20 +3,20 @@
 #
 # Builds modules for a distribution's own kernel, which has none of our patches: the variant stock.
 #
-#   stock.sh release [--update]      print the release of the newest kernel that was fetched, or that Debian's mirror offers
+#   stock.sh release [--update]      print the release of the newest kernel fetched; with --update, or if none was, of Debian's mirror
 #   stock.sh root RELEASE            make a root directory with the kernel's compilers and headers
 #   stock.sh rust-dev RELEASE        make the package linux-rust-dev-RELEASE; print its path
 #   stock.sh build RELEASE           build Ferrotrace's modules and what a guest needs; print the image's path
 #   stock.sh kdir RELEASE            print the directory of these modules
 #   stock.sh image RELEASE           print the image's path
 #   stock.sh modules KDIR OUT        build the modules in OUT with the headers and tools of this machine
-#   stock.sh check HEADERS BUILD     fail unless a build of the kernel's crates matches the kernel with these headers
+#   stock.sh check HEADERS BUILD     fail unless the kernel's crates built in BUILD match the kernel of HEADERS
 #   stock.sh kbuild RELEASE ARGS...  run kbuild with the headers of that kernel, e.g. "M=DIR modules"
-#   stock.sh make RELEASE ARGS...    the same for modules that use ours
+#   stock.sh make RELEASE ARGS...    run kbuild for modules that use Ferrotrace's
 #
-# Header packages of Debian lack all that is needed to build a module in Rust. The package adds it. It comes from a build of
-# the kernel's source with the kernel's own configuration and compilers, in a root of the suite that has these compilers.
-# The package is refused if the build does not match the kernel.
+# Debian's header packages lack the metadata of the kernel's Rust crates, without which no module in Rust builds. The package
+# linux-rust-dev-RELEASE adds it, from a build of the kernel's source with the kernel's own configuration and compilers. If the
+# build does not match the kernel, the package is not made.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -27,18 +27,18 @@ set -euo pipefail
 
 # Suites that may carry the kernel's packages.
 SUITES="trixie-backports unstable"
-# What a kernel's build needs besides its C compiler.
+# Packages that a kernel build needs in addition to the C compiler.
 TOOLS="make flex bison bc libelf-dev libssl-dev libdw-dev zlib1g-dev python3 kmod cpio xz-utils rsync rustc rust-src bindgen pahole"
 
-# Modules that a guest needs before it has the host's files.
+# Modules that a guest loads to mount the host's files.
 GUEST_MODULES="fs/netfs/netfs net/9p/9pnet net/9p/9pnet_virtio fs/9p/9p fs/overlayfs/overlay"
 
 usage() { die "usage: stock.sh release | root|rust-dev|build|kdir|image RELEASE | modules KDIR OUT | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
 
-# newest_release: 7.3.4+deb13-amd64.
+# newest_release [--update]: prints a release, such as 7.3.4+deb13-amd64.
 newest_release() {
 	local suite found
-	found=$(cd "$CACHE/stock" 2>/dev/null && compgen -G "$SERIES.*-amd64" | sort -V | tail -n 1) || found=
+	found=$(cd "$CACHE/stock" 2>/dev/null && compgen -G "$SERIES.*+deb*[0-9]-amd64/debs/linux-headers-*-amd64_*.deb" | cut -d/ -f1 | sort -V | tail -n 1) || found=
 	if [ "$found" ] && [ "${1:-}" != --update ]; then
 		printf '%s\n' "$found"
 		return
@@ -59,7 +59,7 @@ newest_release() {
 # setup RELEASE: sets the variables that the functions below use.
 setup() {
 	RELEASE=$1
-	[[ $RELEASE =~ ^([0-9]+\.[0-9]+)[^-]*\+deb([0-9]+)-([a-z]+-)?amd64$ ]] ||
+	[[ $RELEASE =~ ^([0-9]+\.[0-9]+)[0-9.]*\+deb([0-9]+)-([a-z]+-)?amd64$ ]] ||
 		die "'$RELEASE' is not the release of a Debian kernel for amd64, such as 7.3.4+deb13-amd64"
 	ABI=${RELEASE%%-*}
 	case ${BASH_REMATCH[2]} in
@@ -81,22 +81,30 @@ fetch_package() {
 		(cd "$DIR/debs" && private_apt "$PACKAGES" apt-get download "$1" >&2) || die "cannot download $1 of $PACKAGES"
 		found=$(find "$DIR/debs" -name "$1_*.deb" | tail -n 1)
 	fi
+	case $1 in
+	linux-headers-"$RELEASE") ;;
+	*)
+		[ "$(dpkg-deb -f "$found" Version)" = "$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Version)" ] ||
+			die "$found is of another version than the headers; remove $DIR to take newer packages"
+		;;
+	esac
 	printf '%s\n' "$found"
 }
 
-# make_builders_root: a root with the compilers and the headers. Needs root.
-make_builders_root() {
+# make_chroot: makes the chroot with the compilers and the headers. Needs root.
+make_chroot() {
 	local package compiler
+	if [ "$(id -u)" != 0 ] || ! unshare --mount --propagation private true; then
+		die "making the chroot with the kernel's compilers needs root and the right to mount"
+	fi
 	mkdir -p "$DIR/debs"
 	if ! compgen -G "$DIR/debs/linux-headers-$RELEASE""_*.deb" >/dev/null; then
 		if private_sources "$PACKAGES"; then private_apt "$PACKAGES" apt-get update >"$CACHE/apt/$PACKAGES/log" 2>&1 || true; fi
 	fi
-	if [ "$(id -u)" != 0 ] || ! unshare --mount --propagation private true; then
-		die "root is needed, and mounts, for a root directory with the kernel's compilers"
-	fi
 	compiler=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Depends | grep -o 'gcc-[0-9]*')
 	if [ ! -e "$ROOT/usr/bin/$compiler" ]; then
-		rm -rf "$ROOT" "$ROOT.new"
+		[ ! -e "$ROOT" ] || die "$ROOT has no $compiler; remove it, and it is made anew"
+		rm -rf "$ROOT.new"
 		# shellcheck disable=SC2086
 		make_root "$COMPILERS" "$ROOT.new" "$compiler" gcc $TOOLS
 		mv "$ROOT.new" "$ROOT"
@@ -109,8 +117,8 @@ make_builders_root() {
 	fi
 }
 
-# in_root DIRECTORIES CMD...: runs a command in the root. DIRECTORIES, separated by colons, are there, too.
-in_root() {
+# in_chroot DIRECTORIES CMD...: runs CMD in the chroot, with the colon-separated DIRECTORIES bind-mounted at their own paths.
+in_chroot() {
 	local places=$1
 	shift
 	# shellcheck disable=SC2016
@@ -136,7 +144,7 @@ source_tree() {
 	key=$(printf '%s\n' "$version" | tr -c 'A-Za-z0-9.\n-' _)
 	if [ ! -d "$CACHE/src/$key.orig" ]; then
 		deb=$(fetch_package "linux-source-${RELEASE%%.*}.$(echo "${RELEASE#*.}" | grep -o '^[0-9]*')")
-		[ "$(dpkg-deb -f "$deb" Version)" = "$version" ] || die "$deb is not the source of $version"
+		[ "$(dpkg-deb -f "$deb" Version)" = "$version" ] || die "$deb is not the source of $version; remove $DIR to take newer packages"
 		say "unpacking the source of $RELEASE"
 		rm -rf "$CACHE/src/$key.new"
 		mkdir -p "$CACHE/src/$key.new"
@@ -147,22 +155,24 @@ source_tree() {
 	printf '%s\n' "$CACHE/src/$key.orig"
 }
 
-# check_config HEADERS BUILD: fails unless the build has the kernel's configuration, which names its compilers. Whether OpenSSL
-# knows an algorithm is a matter of the host's tools only.
+# check_config HEADERS BUILD: fails unless the build has the kernel's configuration, compiler versions included.
+# CONFIG_OPENSSL_SUPPORTS_* describes the build machine, and may differ.
 check_config() {
 	local different
+	if ! [ -s "$1/.config" ] || ! [ -s "$2/.config" ]; then die "no configuration in $1 or $2"; fi
 	different=$(diff <(grep -v '^#' "$1/.config" | LC_ALL=C sort) <(grep -v '^#' "$2/.config" | LC_ALL=C sort) |
 		grep '^[<>]' | grep -v ' CONFIG_OPENSSL_SUPPORTS_' || true)
 	[ -n "$different" ] || return 0
-	say "the configuration differs with these compilers; < is the kernel's, > is here:"
+	say "the configuration differs: < is the kernel's, > this build's"
 	printf '%s\n' "$different" | head -n 20 >&2
 	return 1
 }
 
-# check_symbols HEADERS BUILD: fails unless the build has each symbol of Rust that the kernel exports. A symbol's name has a hash
-# of all that its crate was built from.
+# check_symbols HEADERS BUILD: fails unless the build defines each Rust symbol that the kernel exports. A name has a hash of the
+# crate's name and the compiler, not of the source; source_tree compares the versions of the source.
 check_symbols() {
 	local missing
+	grep -qP '\t_R' "$1/Module.symvers" || die "$1/Module.symvers has no symbols of Rust"
 	missing=$(LC_ALL=C comm -13 <(nm -p --defined-only "$2"/rust/*.o | awk '{ print $3 }' | LC_ALL=C sort -u) \
 		<(awk '$2 ~ /^_R/ { print $2 }' "$1/Module.symvers" | LC_ALL=C sort -u))
 	[ -n "$missing" ] || return 0
@@ -179,7 +189,7 @@ build_crates() {
 	mkdir -p "$DIR/build"
 	cp "$ROOT$HEADERS/.config" "$DIR/build/.config"
 	kbuild() {
-		nice_in_root "$tree:$DIR" make -C "$tree" O="$DIR/build" CC="$cc" KERNELRELEASE="$RELEASE" \
+		nice_in_chroot "$tree:$DIR" make -C "$tree" O="$DIR/build" CC="$cc" KERNELRELEASE="$RELEASE" \
 			RUST_LIB_SRC=/usr/lib/rustlib/src/rust/library -j"$JOBS" "$@" >>"$log" 2>&1 || {
 			tail -n 20 "$log" >&2
 			die "the crates of $RELEASE do not build; log: $log"
@@ -188,16 +198,16 @@ build_crates() {
 	: >"$log"
 	say "building the crates of $RELEASE (about 4 minutes)"
 	kbuild olddefconfig
-	check_config "$ROOT$HEADERS" "$DIR/build" || die "no linux-rust-dev-$RELEASE: another configuration"
+	check_config "$ROOT$HEADERS" "$DIR/build" || die "linux-rust-dev-$RELEASE is not made: the configuration is not the kernel's"
 	kbuild prepare
-	check_symbols "$ROOT$HEADERS" "$DIR/build" || die "no linux-rust-dev-$RELEASE: another kernel"
+	check_symbols "$ROOT$HEADERS" "$DIR/build" || die "linux-rust-dev-$RELEASE is not made: Rust symbols of the kernel are missing"
 }
-nice_in_root() { in_root "$1" nice "${@:2}"; }
+nice_in_chroot() { in_chroot "$1" nice "${@:2}"; }
 
 # rust_dev: makes the package.
 rust_dev() {
 	local version deb files=$DIR/package crate rust
-	make_builders_root
+	make_chroot
 	version=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Version)
 	deb=$DIR/linux-rust-dev-${RELEASE}_${version}_amd64.deb
 	if [ ! -e "$deb" ]; then
@@ -240,8 +250,8 @@ control() {
 	EOF
 }
 
-# client_kbuild ARGS...: the same for a module that uses ours: with our headers, crates and symbols, as a kernel with our patches
-# has them.
+# client_kbuild ARGS...: runs kbuild for a module that uses ours. Adds our headers, crates and symbols where a patched kernel has
+# them.
 client_kbuild() {
 	local tree=$DIR/ferrotrace place
 	for place in "$HEADERS" "/usr/src/linux-headers-$ABI-common"; do
@@ -252,7 +262,7 @@ client_kbuild() {
 		KRUSTFLAGS="--cfg CONFIG_FERROTRACE --cfg CONFIG_KLOG_RUST" "$@"
 }
 
-# in_kbuild ARGS...: runs kbuild with the headers. The directories of M= and MO= are the host's.
+# in_kbuild ARGS...: runs kbuild with the headers. M= and MO= name directories of the host.
 in_kbuild() {
 	local arg places=$REPO
 	for arg; do
@@ -263,15 +273,18 @@ in_kbuild() {
 			;;
 		esac
 	done
-	in_root "$places:$DIR" nice make -C "$HEADERS" -j"$JOBS" "$@"
+	in_chroot "$places:$DIR" nice make -C "$HEADERS" -j"$JOBS" "$@"
 }
+
+# build_state: a hash of all that the modules and the guest's first files are made of.
+build_state() { (cd "$REPO" && { our_files && echo integration/stock.sh && echo tools/testing/vm/initramfs.sh; } | xargs sha256sum | sha256sum); }
 
 our_files() { PARTS="$PARTS stock" part_files; }
 
 # build: the modules, the image, and the first files of a guest.
 build() {
 	local tree=$DIR/ferrotrace ours=$KDIR/kernel/ferrotrace module state
-	state=$(cd "$REPO" && { our_files && echo integration/stock.sh && echo tools/testing/vm/initramfs.sh; } | xargs sha256sum | sha256sum)
+	state=$(build_state)
 	if [ "$(cat "$KDIR/.state" 2>/dev/null)" = "$state" ]; then
 		say "modules for $RELEASE are up to date"
 		printf '%s\n' "$IMAGE"
@@ -282,11 +295,14 @@ build() {
 	mkdir -p "$tree" "$ours"
 	(cd "$REPO" && our_files | rsync -rlpc --files-from=- . "$tree/")
 	say "building the modules for $RELEASE"
-	in_kbuild M="$tree" SAMPLES=m modules >"$DIR/build.log" 2>&1 || {
+	in_kbuild M="$tree" SAMPLES=m FERRO_BUILD="${state:0:16}" modules >"$DIR/build.log" 2>&1 || {
 		grep -n -E -A12 'error(\[|:)|ERROR: ' "$DIR/build.log" | head -n 60 >&2
 		die "the modules for $RELEASE do not build; log: $DIR/build.log"
 	}
-	(cd "$tree" && find . -name '*.ko' -printf '%P\n' | rsync -rp --files-from=- . "$ours/")
+	rm -rf "$ours"
+	mkdir -p "$ours"
+	# Only those that the sources have now.
+	(cd "$tree" && sed 's/\.o$/.ko/' modules.order | rsync -rp --files-from=- . "$ours/")
 	find "$ours" -name '*.ko' -exec strip -g {} +
 	cp "$tree/Module.symvers" "$ROOT$HEADERS/.config" "$KDIR/"
 	ln -sfn "$(source_tree)" "$KDIR/source"
@@ -321,10 +337,10 @@ modules() {
 		die "KDIR=$kdir lacks the metadata of the kernel's crates; on Debian install linux-rust-dev-$release (make rust-dev)"
 	mkdir -p "$out"
 	(cd "$REPO" && our_files | rsync -rlpc --files-from=- . "$out/")
-	make -C "$kdir" -j"$JOBS" M="$(readlink -f "$out")" modules
+	make -C "$kdir" -j"$JOBS" M="$(readlink -f "$out")" FERRO_BUILD="$(build_state | cut -c1-16)" modules
 }
 
-# initramfs: the modules for the host's files, and an init that goes on with the runner's there.
+# initramfs: packs the modules that mount the host's files, and an init that mounts them and runs init.sh.
 initramfs() {
 	local root module
 	root=$(mktemp -d)
@@ -348,13 +364,13 @@ root | rust-dev | build | kdir | image | make | kbuild)
 	[ $# -ge 2 ] || usage
 	setup "$2"
 	case $1 in
-	root) with_lock "stock-$RELEASE" make_builders_root ;;
-	rust-dev) with_lock "stock-$RELEASE" rust_dev ;;
-	build) with_lock "stock-$RELEASE" build ;;
+	root) with_lock "stock-root-$COMPILERS" make_chroot ;;
+	rust-dev) with_lock "stock-root-$COMPILERS" rust_dev ;;
+	build) with_lock "stock-root-$COMPILERS" build ;;
 	kdir) printf '%s\n' "$KDIR" ;;
 	image) printf '%s\n' "$IMAGE" ;;
-	kbuild) with_lock "stock-$RELEASE" in_kbuild "${@:3}" ;;
-	make) with_lock "stock-$RELEASE" client_kbuild "${@:3}" ;;
+	kbuild) with_lock "stock-root-$COMPILERS" in_kbuild "${@:3}" ;;
+	make) with_lock "stock-root-$COMPILERS" client_kbuild "${@:3}" ;;
 	esac
 	;;
 *) usage ;;

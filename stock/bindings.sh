@@ -21,8 +21,8 @@ RUSTC_BOOTSTRAP=1 "$RUSTC" -Zls=items "$rmeta" | sed -n 's/^ *Public .* \([A-Za-
 find "$sources" -name '*.rs' -exec grep -ohE 'bindings::[A-Za-z_][A-Za-z0-9_]*' {} + | sed 's/.*:://' | LC_ALL=C sort -u |
 	LC_ALL=C comm -23 - "$out.kernel" | sed -E 'p; s/^([a-z0-9_]*[a-z0-9])_[A-Z][A-Z0-9_]*$/\1/' >"$out.used"
 
-# All that our headers declare, and what of the kernel's our code names.
-# generate KNOWN FLAGS: KNOWN is a file of names to leave out.
+# generate KNOWN FLAGS: prints bindings for all items of our headers and for the kernel's items that our code uses, except the
+# names in the file KNOWN.
 generate() {
 	known=$1
 	shift
@@ -41,6 +41,6 @@ names() { grep -oE 'pub (const|static|static mut|fn|type|struct|union|mod) [A-Za
 
 generate /dev/null "$@" >"$out.all"
 names "$out.all" | LC_ALL=C sort -u | grep -v "^_bindgen_ty_" | LC_ALL=C comm -12 - "$out.kernel" >"$out.known"
-# Substitutes for functions that the kernel does not export take the names of these.
+# In Rust, a replacement ferro_stock_NAME has the name of the function that the kernel does not export.
 generate "$out.known" "$@" | sed -E 's/pub fn ferro_stock_([A-Za-z_0-9]+)/#[link_name = "ferro_stock_\1"] pub fn \1/g' >"$out.new"
 mv "$out.new" "$out"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Configuration for a kernel without Ferrotrace's patches, such as a distribution's: Kbuild reads this file instead of
-# the kernel's .config. Each need of the code that such a kernel does not meet has a substitute in this directory:
+# the kernel's .config. This directory replaces what the code needs from a patched kernel:
 #
-#   need on a patched kernel                   substitute
+#   on a patched kernel                        substitute
 #   core, sys, gkhi and klog in the image      the module ferrotrace_core (core.c), which also runs their initcalls
 #   bindings for our headers (0003)            a crate of our own, ferro_bindings (bindings.sh)
 #   functions that are not exported            kernel_functions.c, under the names of kernel_functions.h
 #   hook points task_fork, task_exit (0007)    tracepoints (hook_points.c)
 #   hook point uprobe_done (0025)              fprobes (uprobe_done.c), while the point is active
-#   sets of ops, stubs (0012 to 0016, 0023)    mainline's ftrace: several ops cost a list, data a search
+#   sets of ops, stubs (0012 to 0016, 0023)    mainline's ftrace: a list of ops, a search for data
 #   Rust engines (0001, 0002, 0008 to 0010)    mainline's engines; the APIs and clients run on either
 #   exporter of coverage (0009, 0022)          none: the kernel is not instrumented
 
@@ -33,8 +33,10 @@ CONFIG_SAMPLE_FERRO_KPROBES := $(SAMPLES)
 CONFIG_SAMPLE_JPROBES := $(SAMPLES)
 CONFIG_RELAY_READTEST := $(SAMPLES)
 
-# As patch 0001 has it.
+# The include paths that patch 0001 sets in a patched kernel, and the options.
 ferro-include := -I $(src)/include -I $(src)/include/uapi -I $(src)/stock/private/include -include $(src)/stock/stock.h
 ccflags-y += $(ferro-include)
 asflags-y += -I $(src)/include
+# Names of symbols in Rust depend on the build, so that modules of one build do not load with the core of another.
+rustflags-y += $(if $(FERRO_BUILD),-Cmetadata=$(FERRO_BUILD))
 rustflags-y += --cfg CONFIG_FERROTRACE --cfg CONFIG_FERROTRACE_STOCK --cfg CONFIG_KLOG_RUST

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The module ferrotrace_core: on a kernel without our patches, all that a patched kernel has in its
- * image.
- */
+/* The module ferrotrace_core: the parts of Ferrotrace that are built into a patched kernel. */
 #include <generated/utsversion.h>
 #include <linux/init.h>
 #include <linux/module.h>
@@ -44,8 +41,8 @@ static int (*const initcalls[])(void) __initconst = {
 };
 
 /*
- * First what calls our code from outside, then what is left of modules and of this one, in the order
- * of the notifiers.
+ * The first two unregister the callbacks that enter our code. The others free what modules and
+ * ferrotrace_core have registered, in the priority order of the module notifiers.
  */
 static void (*const exitcalls[])(void) = {
 	ferro_exitcall_points_exit,
@@ -58,14 +55,14 @@ static void (*const exitcalls[])(void) = {
 	ferro_exitcall_ferro_deferred_last_exit,
 };
 
-/* The initcalls have no error that leaves one of them undone. */
+/* Calls all exitcalls. Each is safe even if its initcall failed. */
 static void undo_initcalls(void)
 {
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(exitcalls); i++)
 		exitcalls[i]();
-	/* Callbacks of RCU are in our code, and a preempted task may be in it. */
+	/* A preempted task may still run our code, and RCU callbacks in it may be pending. */
 	synchronize_rcu_tasks();
 	rcu_barrier();
 }
@@ -76,7 +73,7 @@ static int __init core_init(void)
 
 	/* A kernel of another build can have the same release name, and other structures. */
 	if (strcmp(init_utsname()->version, UTS_VERSION)) {
-		pr_err("ferrotrace: built for the kernel \"%s\", and this is \"%s\"\n", UTS_VERSION,
+		pr_err("ferrotrace: built for the kernel \"%s\", but the running kernel is \"%s\"\n", UTS_VERSION,
 		       init_utsname()->version);
 		return -ENOEXEC;
 	}
@@ -86,7 +83,7 @@ static int __init core_init(void)
 	for (i = 0; i < ARRAY_SIZE(initcalls); i++) {
 		err = initcalls[i]();
 		if (err)
-			pr_err("ferrotrace: initialisation: error %d\n", err);
+			pr_err("ferrotrace: %ps failed: error %d\n", initcalls[i], err);
 	}
 	err = ferro_stock_hook_points_init();
 	if (err)
@@ -104,4 +101,4 @@ module_exit(core_exit);
 
 MODULE_LICENSE("GPL");
 MODULE_AUTHOR("Ferrotrace maintainers");
-MODULE_DESCRIPTION("Ferrotrace: common parts, for a kernel without its patches");
+MODULE_DESCRIPTION("Ferrotrace core, for kernels without Ferrotrace's patches");

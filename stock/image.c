@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* In place of rust/sys/hook/image.c: hooks, and their sites, are in modules only. */
+/* Replaces rust/sys/hook/image.c. Without our patches, only modules contain hooks and sites. */
 #include <linux/gkhi_points.h>
 #include <linux/jump_label.h>
 #include <linux/module.h>
@@ -8,7 +8,7 @@
 #include "../rust/sys/hook/hook.h"
 #include "core.h"
 
-/* Nothing but fprobes, which cost time, fires uprobe_done. */
+/* The fprobes that fire uprobe_done slow down every uprobe: attached only while the hook is active. */
 void ferro_hook_activate(struct gkhook *hook, bool active)
 {
 	if (hook == GKHOOK(uprobe_done))
@@ -19,7 +19,7 @@ void ferro_hook_activate(struct gkhook *hook, bool active)
 		static_key_disable(&hook->key.key);
 }
 
-/* The tables of other modules' sites are unknown. */
+/* Sites are not counted on this kernel. */
 int ferro_hook_sites(const struct gkhook *hook)
 {
 	return -1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Substitutes for functions that the kernel does not export, made of those that it exports. Each
- * does what the kernel's function of its name does, where our code uses it. Only
- * copy_to_kernel_nofault() is called by hits.
+ * Replacements for kernel functions that are not exported, most of them built on exported ones. A
+ * replacement covers only the cases that our code needs. Only copy_to_kernel_nofault() is called by hits.
+ * __module_address() and __module_text_address() are called in die notifiers, too.
  */
 #include <linux/errno.h>
 #include <linux/export.h>
@@ -12,22 +12,18 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pgtable.h>
-#include <linux/preempt.h>
 #include <linux/rculist.h>
 #include <linux/relay.h>
 #include <linux/slab.h>
-#include <linux/smp.h>
 #include <linux/static_call.h>
 #include <linux/stop_machine.h>
 #include <linux/uaccess.h>
-#include <asm/ibt.h>
-#include <asm/nops.h>
 
 #include "core.h"
 
 /*
- * The list of modules, from our own on. Its head is in the image, and all of its entries are in
- * memory of modules. With RCU.
+ * Walks the kernel's list of modules, starting at ours, because its head is not exported. The head is
+ * in the image, every entry in the module area: this tells them apart. Context: any, with RCU.
  */
 struct module *__module_address(unsigned long addr)
 {
@@ -79,32 +75,6 @@ int kernel_text_address(unsigned long addr)
 	return ferro_stock_is_image_text(addr) || __module_text_address(addr);
 }
 
-struct stop {
-	cpu_stop_fn_t fn;
-	void *arg;
-};
-
-/* A function of the stopper cannot be preempted. */
-static int run_stop(void *data)
-{
-	const struct stop *stop = data;
-
-	guard(preempt)();
-	return stop->fn(stop->arg);
-}
-
-/*
- * A worker of the CPU runs the function. When the worker runs, no other task of that CPU is in a
- * section with preemption off.
- */
-int stop_one_cpu(unsigned int cpu, cpu_stop_fn_t fn, void *arg)
-{
-	struct stop stop = { .fn = fn, .arg = arg };
-	int err = smp_call_on_cpu(cpu, run_stop, &stop, false);
-
-	return err == -ENXIO ? -ENOENT : err;
-}
-
 long copy_to_kernel_nofault(void *dst, const void *src, size_t size)
 {
 	pagefault_disable();
@@ -121,10 +91,46 @@ fault:
 NOKPROBE_SYMBOL(copy_to_kernel_nofault);
 
 /*
- * kallsyms_lookup_name() itself, as a static call: a direct jump, which works although the kernel
- * has removed the ENDBR of a function whose address it never takes.
+ * The kernel's own functions, for which there is no replacement: their answers depend on the kernel's
+ * private state. An indirect call would fail under IBT: the kernel removes ENDBR from functions whose
+ * address is never taken. A static call is direct.
  */
 DEFINE_STATIC_CALL_NULL(ferro_lookup_name, kallsyms_lookup_name);
+DEFINE_STATIC_CALL_NULL(ferro_ftrace_location, ftrace_location);
+DEFINE_STATIC_CALL_NULL(ferro_ftrace_location_range, ftrace_location_range);
+DEFINE_STATIC_CALL_NULL(ferro_stop_one_cpu, stop_one_cpu);
+
+unsigned long kallsyms_lookup_name(const char *name)
+{
+	return static_call(ferro_lookup_name)(name);
+}
+
+unsigned long ftrace_location(unsigned long ip)
+{
+	return static_call(ferro_ftrace_location)(ip);
+}
+EXPORT_SYMBOL_GPL(ftrace_location);
+
+unsigned long ftrace_location_range(unsigned long start, unsigned long end)
+{
+	return static_call(ferro_ftrace_location_range)(start, end);
+}
+
+int stop_one_cpu(unsigned int cpu, cpu_stop_fn_t fn, void *arg)
+{
+	return static_call(ferro_stop_one_cpu)(cpu, fn, arg);
+}
+
+/* Binds a static call to the kernel's function of this name. */
+#define BIND(call, name) ({						\
+	void *address = (void *)kallsyms_lookup_name(name);		\
+									\
+	if (address)							\
+		static_call_update(call, address);			\
+	else								\
+		pr_err("ferrotrace: the kernel has no %s\n", name);	\
+	address ? 0 : -ENOENT;						\
+})
 
 int __init ferro_stock_kernel_functions_init(void)
 {
@@ -135,18 +141,15 @@ int __init ferro_stock_kernel_functions_init(void)
 	int err = register_kprobe(&kp);
 
 	if (err) {
-		pr_err("ferrotrace: a kprobe at kallsyms_lookup_name is refused: error %d\n", err);
+		pr_err("ferrotrace: cannot register a kprobe at kallsyms_lookup_name: error %d\n", err);
 		return err;
 	}
 	unregister_kprobe(&kp);
-	/* A probe of a function lies behind its ENDBR. */
+	/* A kprobe at a function's entry is placed after its ENDBR. */
 	static_call_update(ferro_lookup_name, (void *)kp.addr);
-	return 0;
-}
-
-unsigned long kallsyms_lookup_name(const char *name)
-{
-	return static_call(ferro_lookup_name)(name);
+	return BIND(ferro_ftrace_location, "ftrace_location") ?:
+	       BIND(ferro_ftrace_location_range, "ftrace_location_range") ?:
+	       BIND(ferro_stop_one_cpu, "stop_one_cpu");
 }
 
 /* Parses "name+0xoffset/0xsize [module]". Returns the length of the name; 0 if there is no symbol. */
@@ -185,47 +188,21 @@ int lookup_symbol_name(unsigned long addr, char *name)
 	return len ? 0 : -ERANGE;
 }
 
-/* True for a NOP or a call of five bytes, as ftrace has it in functions that it can trace. */
-static bool is_site(unsigned long ip)
-{
-	const u8 nop[] = { BYTES_NOP5 };
-	u8 insn[sizeof(nop)];
-
-	if (copy_from_kernel_nofault(insn, (const void *)ip, sizeof(insn)))
-		return false;
-	return insn[0] == CALL_INSN_OPCODE || !memcmp(insn, nop, sizeof(nop));
-}
-
-/* The site is the first instruction of a function, or the one after its ENDBR. */
-unsigned long ftrace_location(unsigned long ip)
-{
-	u32 insn;
-
-	if (is_site(ip))
-		return ip;
-	if (copy_from_kernel_nofault(&insn, (const void *)ip, sizeof(insn)) || !__is_endbr(insn))
-		return 0;
-	return is_site(ip + ENDBR_INSN_SIZE) ? ip + ENDBR_INSN_SIZE : 0;
-}
-EXPORT_SYMBOL_GPL(ftrace_location);
-
-unsigned long ftrace_location_range(unsigned long start, unsigned long end)
-{
-	unsigned long ip = ftrace_location(start);
-
-	return ip <= end ? ip : 0;
-}
-
+/* As the kernel's: 0 for a channel or a flag that it does not know. */
 size_t relay_stats(struct rchan *chan, int flags)
 {
 	unsigned int cpu;
 	size_t count = 0;
 
+	if (!chan || flags > RELAY_STATS_LAST)
+		return 0;
 	for_each_possible_cpu(cpu) {
 		const struct rchan_buf *buf = *per_cpu_ptr(chan->buf, chan->is_global ? 0 : cpu);
 
-		if (buf)
-			count += flags & RELAY_STATS_BUF_FULL ? buf->stats.full_count : buf->stats.big_count;
+		if (buf && flags & RELAY_STATS_BUF_FULL)
+			count += buf->stats.full_count;
+		else if (buf && flags & RELAY_STATS_WRT_BIG)
+			count += buf->stats.big_count;
 		if (chan->is_global)
 			break;
 	}

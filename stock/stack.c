@@ -54,7 +54,9 @@ notrace unsigned int ferro_stack_user(unsigned long *to, unsigned int size)
 	if (!user_mode(regs) || !size)
 		return 0;
 	to[n++] = regs->ip;
-	while (n < size && !copy_from_user_nofault(&frame, (const void __user *)fp, sizeof(frame))) {
+	/* In code without frame pointers the register has something else, such as a pointer to the heap. */
+	while (n < size && fp >= regs->sp &&
+	       !copy_from_user_nofault(&frame, (const void __user *)fp, sizeof(frame))) {
 		if (!frame.return_address)
 			break;
 		to[n++] = frame.return_address;

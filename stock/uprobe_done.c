@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Fires the hook point uprobe_done, in place of the patch of uprobes: fprobes at three functions of
- * the kernel, as long as the hook point is active.
+ * Fires the hook point uprobe_done without patch 0025. While the hook point is active, fprobes are
+ * attached to three functions of the kernel. Unlike the patch, they do not report a consumer that has
+ * set another instruction pointer, and report false for a uprobe that has just been removed.
  */
 #include <linux/fprobe.h>
 #include <linux/gkhi_points.h>
@@ -11,7 +12,7 @@
 
 #include "core.h"
 
-/* Kept from the entry of such a function to its return. */
+/* Data that an fprobe passes from its entry handler to its exit handler. */
 struct hit {
 	struct pt_regs *regs;
 	unsigned long address;
@@ -37,7 +38,7 @@ static void resume_exit(struct fprobe *fp, unsigned long ip, unsigned long ret, 
 	struct hit *hit = data;
 	bool is_elsewhere = hit->regs->ip != hit->address;
 
-	/* Without a step, skip_exit() has fired for an instruction that was emulated. */
+	/* Not stepped: if the instruction was emulated, skip_exit() has already fired the hook. */
 	if (hit->stepped)
 		GKHOOK_3VAR_RO(uprobe_done, hit->regs, hit->address, hit->executed && is_elsewhere);
 	else if (!is_elsewhere && !(utask && utask->active_uprobe))
@@ -62,7 +63,7 @@ static void skip_exit(struct fprobe *fp, unsigned long ip, unsigned long ret, st
 		GKHOOK_3VAR_RO(uprobe_done, hit->regs, hit->address, true);
 }
 
-/* handle_syscall_uprobe(regs, address): the call that has replaced a NOP of five bytes. */
+/* handle_syscall_uprobe(regs, address): runs the consumers of a call in place of a NOP of five bytes. */
 static int syscall_entry(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *fregs, void *data)
 {
 	struct hit *hit = data;
@@ -103,7 +104,7 @@ void ferro_stock_uprobe_done(bool active)
 		}
 		err = register_fprobe_syms(&fprobes[i], (const char **)&functions[i], 1);
 		if (err)
-			pr_err("ferrotrace: an fprobe at %s is refused: error %d\n", functions[i], err);
+			pr_err("ferrotrace: cannot register an fprobe at %s: error %d\n", functions[i], err);
 		is_attached[i] = !err;
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Initcalls, and their opposites, of code that is in the image, or in the module ferrotrace_core on
- * a kernel without our patches.
+ * Initcalls and exitcalls of code that is built in, or in ferrotrace_core on a kernel without our
+ * patches.
  */
 #ifndef _FERROTRACE_SYS_INITCALL_H
 #define _FERROTRACE_SYS_INITCALL_H
@@ -17,7 +17,7 @@
 		return fn();			\
 	}
 #define ferro_fs_initcall(fn) ferro_early_initcall(fn)
-/* It calls these before it is unloaded. */
+/* stock/core.c calls them when the module is unloaded. */
 #define ferro_exitcall(fn)			\
 	void ferro_exitcall_##fn(void);		\
 	void ferro_exitcall_##fn(void)		\

@@ -335,6 +335,8 @@ static void __exit registry_exit(void)
 {
 	irq_work_sync(&self_disarmed_irq_work);
 	flush_work(&self_disarmed_work);
+	/* The reaper may defer a release, and a release may queue the reaper. */
+	cancel_delayed_work_sync(&reap_work);
 	while (atomic_read(&pending_releases))
 		fsleep(10000);
 	irq_work_sync(&releases_irq_work);

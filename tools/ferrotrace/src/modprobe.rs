@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::process::Stdio;
 
-/// Runs `modprobe` for a module whose directory in debugfs is missing. What fails later for lack of
-/// the directory says why.
-pub fn load(dir: &Path, module: &str) {
+/// Runs `modprobe` for a module if its debugfs directory does not exist. Errors are ignored: the
+/// caller reports the missing directory.
+pub fn load_if_missing(dir: &Path, module: &str) {
     if dir.starts_with("/sys/kernel/debug") && !dir.exists() {
         let _ = Command::new("modprobe")
             .args(["-q", module])

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Debian's own kernel, without our patches: its modules, the package for modules in Rust, and the core of the suites that work
-# there. "make check-long" runs these suites whole.
+# Debian's own kernel, without our patches: builds, loads and unloads our modules, checks which kernels linux-rust-dev accepts, and
+# builds a Rust module that does not use Ferrotrace. "make check-long" runs other suites on the variant stock.
 # Seconds: 90
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -10,13 +10,13 @@ set -euo pipefail
 
 stock=$REPO/integration/stock.sh
 if ! { release=$("$stock" release) && "$stock" root "$release"; } >&2; then
-	tap_skip "Debian's own kernel" "no root directory with its compilers can be made here"
+	tap_skip "Debian's own kernel" "the chroot with its compilers cannot be made here"
 	tap_plan
 	exit
 fi
 FERROTRACE=$(tool)
 
-# matches EDIT FILE: succeeds if the crates are accepted for headers in which sed has edited a file.
+# matches EDIT FILE: succeeds if stock.sh accepts the crates for headers whose FILE sed has changed by EDIT.
 matches() {
 	local headers status=0
 	headers=$(mktemp -d)
@@ -28,10 +28,10 @@ matches() {
 	return $status
 }
 
-# refused TEXT EDIT FILE: succeeds if they are refused with a message that has TEXT.
+# refused TEXT EDIT FILE: succeeds if stock.sh refuses the crates for such headers, with a message that contains TEXT.
 refused() { ! matches "$2" "$3" && grep -q -- "$1" "$LOGS/$SUITE-refusal"; }
 
-# foreign_module: a module of somebody else, which knows nothing of Ferrotrace, is built and loaded.
+# foreign_module: builds and loads a Rust module that does not use Ferrotrace.
 foreign_module() {
 	local dir=$CACHE/stock/$release/foreign
 	mkdir -p "$dir"
@@ -63,8 +63,8 @@ tap_run "crates are accepted for the kernel's headers" matches '' .config
 tap_run "another configuration is refused" refused '^< CONFIG_HZ=1234$' 's/^CONFIG_HZ=.*/CONFIG_HZ=1234/' .config
 tap_run "another compiler is refused" refused '^< CONFIG_RUSTC_VERSION=108400$' 's/^CONFIG_RUSTC_VERSION=.*/CONFIG_RUSTC_VERSION=108400/' .config
 tap_run "another kernel is refused" refused '^_RNvCsgone' '1i 0x00000000\t_RNvCsgone\tvmlinux\tEXPORT_SYMBOL_GPL\t' Module.symvers
-tap_run "a module of somebody else in Rust" foreign_module
-tap_run "loading and unloading leaves nothing" run_vm stock "tools/testing/selftests/stock/unload.sh"
-tap_run "another kernel of this name is refused" run_vm stock "tools/testing/selftests/stock/other_kernel.sh"
-tap_run "a probe by one command" run_vm stock "$FERROTRACE probe watch --count 3 'do_sys_openat2 filename how->flags:x' | grep -c 'do_sys_openat2 filename=\"/.* flags=0x' | grep -x 3"
+tap_run "a Rust module that does not use Ferrotrace builds and loads" foreign_module
+tap_run "unloading the modules leaves nothing behind" run_vm stock "tools/testing/selftests/stock/unload.sh"
+tap_run "modules for another build of the same release are refused" run_vm stock "tools/testing/selftests/stock/other_kernel.sh"
+tap_run "ferrotrace probe watch prints three hits" run_vm stock "$FERROTRACE probe watch --count 3 'do_sys_openat2 filename how->flags:x' | grep -c 'do_sys_openat2 filename=\"/.* flags=0x' | grep -x 3"
 tap_plan

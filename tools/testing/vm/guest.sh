@@ -17,8 +17,8 @@ cd "$FERROTRACE_REPO" || exit 1
 # Our modules are installed on the distribution's kernel; one of them is what other kernels have in their images.
 installed=lib/modules/$(uname -r)
 if [ -d "$FERROTRACE_KDIR/$installed" ]; then
-	mkdir -p /lib/modules
-	ln -sfn "$FERROTRACE_KDIR/$installed" "/$installed"
+	mkdir -p "/$installed"
+	mount --bind "$FERROTRACE_KDIR/$installed" "/$installed"
 	modprobe ferrotrace_core || exit 1
 fi
 

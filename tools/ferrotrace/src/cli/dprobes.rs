@@ -85,7 +85,7 @@ impl Classic {
 
 impl DprobesArgs {
     pub fn run(self) -> Result<u8> {
-        modprobe::load(&self.dir, "rust_dprobes");
+        modprobe::load_if_missing(&self.dir, "rust_dprobes");
         let control = Control::new(self.dir);
         let done = match self.command {
             Command::Insert(args) => run::insert(args, &control),

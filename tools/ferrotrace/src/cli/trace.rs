@@ -180,7 +180,7 @@ fn clear_screen() -> Result<(), IoError> {
 impl FunctionsArgs {
     fn run(self) -> Result<u8> {
         let signals = take_signals()?;
-        modprobe::load(&self.dir, "ferrotrace_ftrace_functions");
+        modprobe::load_if_missing(&self.dir, "ferrotrace_ftrace_functions");
         let mut control = Control::open(self.dir)?;
         let symbols = Symbols::read().unwrap_or_default();
         let functions = Functions::read()?.select(

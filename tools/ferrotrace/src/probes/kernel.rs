@@ -79,7 +79,7 @@ impl Kernel {
         let is_given = dir.is_some();
         let dir = dir.unwrap_or_else(|| PathBuf::from(MODULE_DIR));
         if !is_given {
-            modprobe::load(&dir, "ferrotrace_kprobe_events");
+            modprobe::load_if_missing(&dir, "ferrotrace_kprobe_events");
         }
         if !is_given && !dir.exists() {
             let stock = Stock::find();
