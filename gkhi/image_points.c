@@ -4,7 +4,8 @@
  */
 #include <linux/gkhi_points.h>
 #include <linux/init.h>
-#include <linux/printk.h>
+
+#include "points.h"
 
 #if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
 DEFINE_GKHOOK(int3, GKH_ATOMIC, "regs");
@@ -43,13 +44,7 @@ static struct gkhook *const points[] __initconst = {
 
 static int __init image_points_init(void)
 {
-	int i, err;
-
-	for (i = 0; i < ARRAY_SIZE(points); i++) {
-		err = gkh_identify(points[i]);
-		if (err)
-			pr_err("gkhi: hook point %s: error %d\n", points[i]->name, err);
-	}
+	gkh_identify_points(points, ARRAY_SIZE(points));
 	return 0;
 }
 early_initcall(image_points_init);

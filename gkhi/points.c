@@ -12,6 +12,7 @@
 #include <linux/printk.h>
 
 #include "../rust/sys/code/initcall.h"
+#include "points.h"
 
 DEFINE_GKHOOK(task_fork, GKH_TASK, "task, clone_flags");
 DEFINE_GKHOOK(task_exit, GKH_ATOMIC, "task");
@@ -44,19 +45,27 @@ static int module_state(struct notifier_block *nb, unsigned long state, void *mo
 
 static struct notifier_block module_nb = { .notifier_call = module_state };
 
+void __init gkh_identify_points(struct gkhook *const *points, unsigned int count)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < count; i++) {
+		err = gkh_identify(points[i]);
+		if (err)
+			pr_err("gkhi: hook point %s: error %d\n", points[i]->name, err);
+	}
+}
+
 /* The dynamic state of prepare_cpu(). */
 static int cpu_state;
 
 /* Runs before the other CPUs are brought up. */
 static int __init points_init(void)
 {
-	int i, err;
+	int err;
 
-	for (i = 0; i < ARRAY_SIZE(points); i++) {
-		err = gkh_identify(points[i]);
-		if (err)
-			pr_err("gkhi: hook point %s: error %d\n", points[i]->name, err);
-	}
+	gkh_identify_points(points, ARRAY_SIZE(points));
 	cpu_state = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "gkhi:prepare", prepare_cpu, NULL);
 	if (cpu_state < 0)
 		pr_err("gkhi: no cpu_prepare: error %d\n", cpu_state);

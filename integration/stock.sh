@@ -25,6 +25,9 @@ set -euo pipefail
 # shellcheck source=integration/root.sh
 . "$REPO/integration/root.sh"
 
+# Files of a package are readable for all.
+umask 022
+
 # Suites that may carry the kernel's packages.
 SUITES="trixie-backports unstable"
 # Packages that a kernel build needs in addition to the C compiler.
@@ -103,7 +106,7 @@ make_chroot() {
 	fi
 	compiler=$(dpkg-deb -f "$(fetch_package "linux-headers-$RELEASE")" Depends | grep -o 'gcc-[0-9]*')
 	if [ ! -e "$ROOT/usr/bin/$compiler" ]; then
-		[ ! -e "$ROOT" ] || die "$ROOT has no $compiler; remove it, and it is made anew"
+		[ ! -e "$ROOT" ] || die "$ROOT has no $compiler; remove it, and the next run makes another"
 		rm -rf "$ROOT.new"
 		# shellcheck disable=SC2086
 		make_root "$COMPILERS" "$ROOT.new" "$compiler" gcc $TOOLS
@@ -144,7 +147,6 @@ source_tree() {
 	key=$(printf '%s\n' "$version" | tr -c 'A-Za-z0-9.\n-' _)
 	if [ ! -d "$CACHE/src/$key.orig" ]; then
 		deb=$(fetch_package "linux-source-${RELEASE%%.*}.$(echo "${RELEASE#*.}" | grep -o '^[0-9]*')")
-		[ "$(dpkg-deb -f "$deb" Version)" = "$version" ] || die "$deb is not the source of $version; remove $DIR to take newer packages"
 		say "unpacking the source of $RELEASE"
 		rm -rf "$CACHE/src/$key.new"
 		mkdir -p "$CACHE/src/$key.new"
@@ -169,7 +171,7 @@ check_config() {
 }
 
 # check_symbols HEADERS BUILD: fails unless the build defines each Rust symbol that the kernel exports. A name has a hash of the
-# crate's name and the compiler, not of the source; source_tree compares the versions of the source.
+# crate's name and the compiler, not of the source; fetch_package compares the versions of the packages.
 check_symbols() {
 	local missing
 	grep -qP '\t_R' "$1/Module.symvers" || die "$1/Module.symvers has no symbols of Rust"
@@ -189,7 +191,7 @@ build_crates() {
 	mkdir -p "$DIR/build"
 	cp "$ROOT$HEADERS/.config" "$DIR/build/.config"
 	kbuild() {
-		nice_in_chroot "$tree:$DIR" make -C "$tree" O="$DIR/build" CC="$cc" KERNELRELEASE="$RELEASE" \
+		in_chroot "$tree:$DIR" nice make -C "$tree" O="$DIR/build" CC="$cc" KERNELRELEASE="$RELEASE" \
 			RUST_LIB_SRC=/usr/lib/rustlib/src/rust/library -j"$JOBS" "$@" >>"$log" 2>&1 || {
 			tail -n 20 "$log" >&2
 			die "the crates of $RELEASE do not build; log: $log"
@@ -202,7 +204,6 @@ build_crates() {
 	kbuild prepare
 	check_symbols "$ROOT$HEADERS" "$DIR/build" || die "linux-rust-dev-$RELEASE is not made: Rust symbols of the kernel are missing"
 }
-nice_in_chroot() { in_chroot "$1" nice "${@:2}"; }
 
 # rust_dev: makes the package.
 rust_dev() {

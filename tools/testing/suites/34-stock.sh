@@ -39,7 +39,7 @@ foreign_module() {
 	cat >"$dir/hello_rust.rs" <<-'EOF'
 	//! Prints a vector.
 	use kernel::prelude::*;
-	module! { type: Hello, name: "hello_rust", authors: ["nobody"], description: "A vector", license: "GPL", }
+	module! { type: Hello, name: "hello_rust", authors: ["A test"], description: "A vector", license: "GPL", }
 	struct Hello;
 	impl kernel::Module for Hello {
 	    fn init(_module: &'static ThisModule) -> Result<Self> {
