@@ -134,6 +134,11 @@ pristine() {
 	else
 		die "KSRC=$src is neither a directory nor a file"
 	fi
+	# A cache that another one had a link to may have been patched by it.
+	if grep -qs kernel/ferrotrace "$CACHE/src/$key.orig/Kconfig"; then
+		say "the unpacked kernel source $key has patches: removing it"
+		rm -rf "$CACHE/src/$key.orig"
+	fi
 	if [ ! -d "$CACHE/src/$key.orig" ]; then
 		say "unpacking kernel source $key"
 		mkdir -p "$CACHE/src"
@@ -177,7 +182,8 @@ patched() {
 	if [ ! -d "$tree" ]; then
 		rm -rf "$tree.new"
 		# Hard links: patch and rsync replace a file, they do not write into it.
-		cp -al "$orig" "$tree.new"
+		# The tree itself, also where the cache has a link to it.
+		cp -al "$orig/." "$tree.new"
 		unfinished=$tree.new
 		trap 'rm -rf "$unfinished"' EXIT
 		apply_series "$tree.new" "$(kernel_version "$tree.new")"
