@@ -36,7 +36,7 @@ fn addresses(range: Range<u64>) -> Range<usize> {
 }
 
 impl KernelCode<'_> {
-    /// Copies code, if all of it is readable. Returns the number of known bytes, from the first on.
+    /// Copies readable code. Returns the number of known bytes, from the first on.
     fn read(&self, at: usize, out: &mut [u8]) -> Option<usize> {
         text::read_text(at, out).ok()?;
         self.0.restore(at, out);

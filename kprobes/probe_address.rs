@@ -70,7 +70,7 @@ pub(crate) fn resolve(
     let symbol = Description::of(address).ok_or(Error::NoFunction)?;
     let function = address.wrapping_sub(symbol.offset);
     let mut first = [0; 4];
-    // A landing pad cannot be probed; the instruction after it is the entry.
+    // A landing pad cannot be probed; the next instruction is the entry.
     let landing = match text::read_text(function, &mut first) {
         Ok(()) if symbols::is_endbr(first) => first.len(),
         _ => 0,

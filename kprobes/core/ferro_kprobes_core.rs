@@ -20,26 +20,22 @@
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
-mod alu;
-pub mod blacklist_names;
-mod emulate;
 pub mod jump;
-mod machine;
-mod probe;
 mod reg_use;
 mod relocate;
 mod stub;
 #[cfg(test)]
 mod tests;
 
-pub use alu::Compute;
-pub use emulate::Emulation;
-pub use machine::Arithmetic;
-pub use machine::Fault;
-pub use machine::Machine;
-pub use probe::Probe;
-pub use probe::Step;
-pub use probe::Unprobeable;
+pub use ferro_core::blacklist_names;
+pub use ferro_core::exec::Arithmetic;
+pub use ferro_core::exec::Compute;
+pub use ferro_core::exec::Emulation;
+pub use ferro_core::exec::Fault;
+pub use ferro_core::exec::Machine;
+pub use ferro_core::exec::Probe;
+pub use ferro_core::exec::Step;
+pub use ferro_core::exec::Unprobeable;
 pub use reg_use::Uses;
 pub use relocate::relocate;
 pub use relocate::RelocateError;

@@ -2,7 +2,7 @@
 
 //! Registers and flags that an instruction reads and writes, for execution with saved registers.
 
-use super::probe::Probe;
+use ferro_core::exec::Probe;
 use ferro_core::insn::Encoding;
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;

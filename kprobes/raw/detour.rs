@@ -28,6 +28,7 @@ use ferro_sys::code::symbols;
 use ferro_sys::code::text::ArmedSite;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
+use ferro_sys::code::trap_frame::SHORT_OFFSETS;
 use ferro_sys::cpu::preempt;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
@@ -43,7 +44,6 @@ use super::probe_point::Point;
 use super::probe_point::ResumeMap;
 use super::probe_point::BRANCH;
 use super::probe_point::COPIES;
-use super::trap_frame::SHORT_OFFSETS;
 
 extern "C" {
     /// `optprobe_template.S`

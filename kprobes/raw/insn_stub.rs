@@ -13,6 +13,8 @@ use ferro_kprobes_core::MAX_APART;
 use ferro_sys::bindings;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
+use ferro_sys::code::trap_frame::Trap;
+use ferro_sys::code::trap_frame::SHORT_OFFSETS;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
@@ -20,9 +22,6 @@ use ferro_sys::sync::shared_word::Word;
 use kernel::alloc::AllocError;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
-
-use super::trap_frame::Trap;
-use super::trap_frame::SHORT_OFFSETS;
 
 extern "C" {
     /// `post_trampoline.S`

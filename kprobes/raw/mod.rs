@@ -2,7 +2,6 @@
 
 //! The `unsafe` code of the kprobes engine.
 
-mod alu;
 pub(crate) mod detour;
 pub(crate) mod die_notifier;
 pub(crate) mod ftrace_sites;

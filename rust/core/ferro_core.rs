@@ -9,5 +9,7 @@
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod blacklist_names;
+pub mod exec;
 pub mod insn;
 pub mod relay;

@@ -37,7 +37,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use super::probe::Unprobeable;
+use super::Unprobeable;
 use core::ops::Range;
 use function_scan::Body;
 use linear_decode::Code;

@@ -4,8 +4,6 @@
 //! kernels and with the CPU are in `tools/testing/host`.
 
 mod apart;
-mod emulate;
-mod probe;
 mod relocate;
 
 use super::*;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
+use proptest::prelude::*;
 
 /// `lea 0x10(%rip), %rax`
 const LEA: [u8; 7] = [0x48, 0x8d, 0x05, 0x10, 0, 0, 0];
@@ -77,4 +78,12 @@ fn branches_are_not_moved() {
     // Others are copied as they are.
     assert_eq!(relocate(&insn(&[0xff, 0xe0]), 0, 1 << 40, &mut out), Ok(2));
     assert_eq!(out[..2], [0xff, 0xe0]);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
+        let Ok(insn) = Insn::decode(&bytes) else { return Ok(()) };
+        let _ = relocate(&insn, 0, u64::MAX, &mut [0; 16]);
+    }
 }

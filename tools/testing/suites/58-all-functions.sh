@@ -48,7 +48,7 @@ traced() {
 of_table() {
 	local form
 	for form in 'Is:^(__pi_)?\1[.+]' 'Starts:^(__pi_)?\1' 'Ends:\1[.+]'; do
-		sed -n "s/^    (${form%%:*}(b\"\(.*\)\"), Reason::$1),\$/${form#*:}/p" "$REPO/kprobes/core/blacklist_names.rs"
+		sed -n "s/^    (${form%%:*}(b\"\(.*\)\"), Reason::$1),\$/${form#*:}/p" "$REPO/rust/core/blacklist_names.rs"
 	done | paste -sd '|'
 }
 

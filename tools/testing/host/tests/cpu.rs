@@ -14,7 +14,7 @@ use ferro_kprobes_core::Machine;
 use ferro_kprobes_core::Probe;
 use std::arch::asm;
 
-#[path = "../../../../kprobes/raw/alu.rs"]
+#[path = "../../../../rust/sys/code/alu.rs"]
 mod arithmetic;
 
 /// The arithmetic flags that conditions look at.

@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-use ferro_kprobes_core::Arithmetic;
+use ferro_core::exec::Arithmetic;
 
 /// Returns the result and the flags of an operation, on 64 bits if it is `wide`, otherwise on the
 /// lower 32.

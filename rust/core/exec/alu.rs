@@ -11,10 +11,10 @@ use super::machine::push;
 use super::machine::Arithmetic;
 use super::machine::Fault;
 use super::machine::Machine;
-use ferro_core::insn::Encoding;
-use ferro_core::insn::Insn;
-use ferro_core::insn::Memory;
-use ferro_core::insn::Register;
+use crate::insn::Encoding;
+use crate::insn::Insn;
+use crate::insn::Memory;
+use crate::insn::Register;
 
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u64 = 0x8d5;

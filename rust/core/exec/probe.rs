@@ -3,11 +3,11 @@
 //! Execution of the instruction that a probe's breakpoint replaces.
 
 use super::emulate::Emulation;
-use ferro_core::insn::Encoding;
-use ferro_core::insn::Flow;
-use ferro_core::insn::Insn;
-use ferro_core::insn::ModRm;
-use ferro_core::insn::Target;
+use crate::insn::Encoding;
+use crate::insn::Flow;
+use crate::insn::Insn;
+use crate::insn::ModRm;
+use crate::insn::Target;
 
 /// Way by which a probe executes an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Probe {
     /// more instruction. If that is `hlt`, the `sti` must not be probed either, for the reason of
     /// [`Unprobeable::Halt`].
     Emulate(Emulation),
-    /// From a copy by [`relocate`](super::relocate()), with a branch after it. Only instructions
+    /// From a copy by `ferro_kprobes_core::relocate`, with a branch after it. Only instructions
     /// that continue with the next one, or that fault, are copied: the branch may as well be a call
     /// by other code.
     ///
@@ -43,7 +43,7 @@ pub enum Step {
 /// Rule that forbids a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unprobeable {
-    /// `int3`, `int1`, `int n`: a breakpoint or call of other code, whose handler reads the
+    /// `int3`, `int1`, `int n`: a breakpoint or call of other code. Its handler reads the
     /// address.
     Breakpoint,
     /// `ud0`, `ud1`, `ud2`, `udb`: the handler looks the address up in the table of BUG and WARN
@@ -93,7 +93,7 @@ impl Probe {
     ///
     /// ```
     /// use ferro_core::insn::Insn;
-    /// use ferro_kprobes_core::{Probe, Unprobeable};
+    /// use ferro_core::exec::{Probe, Unprobeable};
     ///
     /// let mov = Insn::decode(&[0x48, 0x89, 0xe5]).unwrap();
     /// assert_eq!(Probe::of(&mov), Probe::Boost);

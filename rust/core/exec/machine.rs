@@ -2,7 +2,7 @@
 
 //! Registers and memory on which instructions are executed.
 
-use ferro_core::insn::Register;
+use crate::insn::Register;
 
 /// A calculation with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,14 +12,14 @@ use super::machine::pop;
 use super::machine::push;
 use super::machine::Fault;
 use super::machine::Machine;
-use ferro_core::insn::Condition;
-use ferro_core::insn::Encoding;
-use ferro_core::insn::Flow;
-use ferro_core::insn::Insn;
-use ferro_core::insn::LoopKind;
-use ferro_core::insn::Register;
-use ferro_core::insn::Repeat;
-use ferro_core::insn::Target;
+use crate::insn::Condition;
+use crate::insn::Encoding;
+use crate::insn::Flow;
+use crate::insn::Insn;
+use crate::insn::LoopKind;
+use crate::insn::Register;
+use crate::insn::Repeat;
+use crate::insn::Target;
 
 /// Zero flag.
 const ZF: u64 = 1 << 6;

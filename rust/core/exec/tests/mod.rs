@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of single cases from the manuals. The comparisons with the CPU are in
+//! `tools/testing/host`.
+
+mod emulate;
+mod probe;
+
+use super::*;
+use crate::insn::*;
+
+/// Decodes bytes that have to be exactly one instruction.
+fn insn(bytes: &[u8]) -> Insn {
+    let insn = Insn::decode(bytes).unwrap();
+    assert_eq!(insn.bytes(), bytes);
+    insn
+}
