@@ -80,7 +80,7 @@ pub(crate) fn close(address: *const ChannelState) -> Result {
 /// Closes the channels that a module has left open when it is unloaded.
 pub(crate) fn close_for_module(module: &Module) {
     while let Some(state) = take(|state| state.is_of(module)) {
-        pr_notice!("a module that goes has left a channel\n");
+        pr_notice!("an unloaded module has left a channel\n");
         state.close();
     }
 }

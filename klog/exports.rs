@@ -78,7 +78,7 @@ unsafe extern "C" fn ferro_klog_module_going(module: *mut bindings::module) {
     // SAFETY: By the rules of this function.
     let module = unsafe { Module::new(module) };
     if handler::clear_for_module(&module) {
-        pr_notice!("a module that goes has left a handler\n");
+        pr_notice!("an unloaded module has left a handler\n");
     }
 }
 

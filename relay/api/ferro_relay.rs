@@ -25,9 +25,11 @@
 //! # }
 //! ```
 
+use ferro_sys::hook::module_notifier::ModuleNotifier;
 use kernel::prelude::*;
 
-use crate::raw::module_notifier::ModuleNotifier;
+use crate::raw::module_notifier::notifier;
+use crate::raw::module_notifier::Listeners;
 
 mod app;
 mod channel;
@@ -59,13 +61,13 @@ module! {
 }
 
 struct RelayApi {
-    _modules: ModuleNotifier,
+    _notifier: ModuleNotifier<Listeners>,
 }
 
 impl kernel::Module for RelayApi {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _modules: ModuleNotifier::new()?,
+            _notifier: notifier()?,
         })
     }
 }

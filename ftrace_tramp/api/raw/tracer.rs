@@ -111,7 +111,7 @@ pub(super) fn end(is_it: impl Fn(&LiveTracer) -> bool) -> Option<Result> {
 pub(crate) fn module_going(module: &Module) {
     let is_its = |live: &LiveTracer| live.code.iter().any(|code| module.contains(*code));
     while let Some(ended) = end(is_its) {
-        pr_warn!("a module that goes has left a tracer\n");
+        pr_warn!("an unloaded module has left a tracer\n");
         if ended.is_err() {
             pr_err!("and ftrace, which has failed, may still call it\n");
         }

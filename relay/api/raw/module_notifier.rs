@@ -4,51 +4,27 @@
 //!
 //! Contexts: process; sleeps.
 
-use core::ptr::NonNull;
-
-use ferro_sys::bindings;
+use ferro_sys::hook::module_notifier::ModuleGoing;
+use ferro_sys::hook::module_notifier::ModuleNotifier;
 use ferro_sys::hook::Module;
-use kernel::error::to_result;
 use kernel::prelude::*;
 
 use super::leaked_channels;
 
-/// Registration of the module notifier. Unregisters when dropped.
-pub(crate) struct ModuleNotifier(());
+/// The functions that channels and applications call.
+pub(crate) struct Listeners;
 
-impl ModuleNotifier {
-    /// Registers the notifier. Errors: as for registering a notifier.
-    pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The notifier calls `relay_api_module_going()` of this module, which drops this
-        // before it is unloaded.
-        to_result(unsafe { bindings::relay_api_watch_modules() })?;
-        Ok(Self(()))
+impl ModuleGoing for Listeners {
+    fn going(module: &Module) {
+        // Without the lock of the list: the function that is being called may have to wait for it.
+        while let Some(listening) = leaked_channels::listening_in(module) {
+            listening.end();
+        }
     }
 }
 
-impl Drop for ModuleNotifier {
-    fn drop(&mut self) {
-        // SAFETY: It was registered. This waits for a call in progress.
-        unsafe { bindings::relay_api_unwatch_modules() };
-    }
+/// Registers the notifier, for the state of this module. Errors: no memory.
+pub(crate) fn notifier() -> Result<ModuleNotifier<Listeners>> {
+    // SAFETY: The state of this module has the result, and is dropped before it is unloaded.
+    unsafe { ModuleNotifier::new() }
 }
-
-/// Ends the functions of a module being unloaded, after its exit function.
-///
-/// # Safety
-///
-/// `module` is NULL, or stays valid during the call.
-#[no_mangle]
-unsafe extern "C" fn relay_api_module_going(module: *mut bindings::module) {
-    let Some(module) = NonNull::new(module) else {
-        return;
-    };
-    // SAFETY: By the rules of this function.
-    let module = unsafe { Module::new(module) };
-    // Without the lock of the list: the function that is being called may have to wait for it.
-    while let Some(listening) = leaked_channels::listening_in(&module) {
-        listening.end();
-    }
-}
-
-ferro_sys::declared_in_c!(relay_api_module_going);

@@ -76,7 +76,7 @@ pub struct Chain {
     now: KVec<Arc<Exit>>,
     /// Exits that are called once the switch has been thrown.
     later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
-    /// Readers for which waiters of the chain wait.
+    /// Readers that waiters of the chain wait for.
     readers: Readers,
     /// True if the hook's exits can make the function return: the last parameter is the address for
     /// the value.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Notes by which owners defer a release to a context that can wait.
+//! Notes with which owners defer a release to a context that can wait.
 //!
 //! Contexts: creation: process; hand-over: any, NMI included.
 

@@ -168,7 +168,7 @@ unsafe impl Send for Exit {}
 // `Parts::new()`, wherever the hook fires.
 unsafe impl Sync for Exit {}
 
-/// Parts of which an exit is made.
+/// Parts of an exit.
 #[derive(Clone, Copy)]
 pub struct Parts {
     function: ExitFn,

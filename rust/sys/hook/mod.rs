@@ -19,6 +19,7 @@ mod chain;
 mod deferred_release;
 mod dispatch_tracker;
 mod exit;
+pub mod module_notifier;
 pub mod points;
 mod site;
 pub mod typed;

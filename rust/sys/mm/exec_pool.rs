@@ -13,7 +13,7 @@
 //! in a slot with preemption off.
 //!
 //! Contexts: process, sleeping; [`contains()`] and [`nth_page()`]: any, NMI included.
-//! Locks: the pool's mutex, inside of which only memory is allocated.
+//! Locks: the pool's mutex. Its holder only allocates memory.
 
 use crate::bindings;
 use kernel::page::PAGE_SIZE;
@@ -343,7 +343,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Writes code of which the caller tells perf, on its creation and its removal.
+    /// Writes code. The caller tells perf about its creation and its removal.
     pub fn write_untold(&mut self, code: &[u8], lock: &TextMutex) -> Result {
         self.write_each(code, lock, |_, _| ())
     }

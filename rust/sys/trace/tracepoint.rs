@@ -315,7 +315,7 @@ unsafe extern "C" fn ferro_tracepoints_going(module: *mut bindings::module) {
         !is_going
     });
     if entries.len() != before {
-        pr_warn!("a module that goes has left a probe on a tracepoint\n");
+        pr_warn!("an unloaded module has left a probe on a tracepoint\n");
         // SAFETY: Has no requirement.
         unsafe { bindings::ferro_tracepoint_synchronize_unregister() };
     }

@@ -9,7 +9,7 @@ use kernel::page::PAGE_SIZE;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 
-/// Bitmap of the module area, in which the pool's pages are.
+/// Bitmap of the module area, where the pool has its pages.
 ///
 /// Readers load one bit without a lock. Writers hold the pool's mutex.
 pub(super) struct PageMap([Atomic<usize>; Self::WORDS]);

@@ -7,6 +7,6 @@ refused unload
 [ "$(cat <&5)" = here ]
 exec 5<&-
 unload
-says "a module that goes has left a file"
+says "an unloaded module has left a file"
 refused cat $dir/file
 refused ls -d $dir

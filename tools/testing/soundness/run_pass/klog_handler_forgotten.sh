@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 load
 unload
-says "a module that goes has left a handler"
+says "an unloaded module has left a handler"
 # It logs before it registers.
 load
 unload

@@ -3,7 +3,7 @@
 load
 sleep 0.1
 unload
-says "a module that goes has left a probe on a tracepoint"
+says "an unloaded module has left a probe on a tracepoint"
 # Switches after it, and the name is free again.
 sleep 0.1
 load

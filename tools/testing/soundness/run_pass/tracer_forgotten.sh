@@ -3,7 +3,7 @@
 load
 (true)
 unload
-says "a module that goes has left a tracer"
+says "an unloaded module has left a tracer"
 # Calls after it, and the name is free again.
 (cat /dev/null)
 load
