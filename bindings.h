@@ -13,6 +13,7 @@
 #include "ftrace_tramp/raw/bindings.h"
 #include "gcov/raw/bindings.h"
 #include "klog/raw/bindings.h"
+#include "kprobes/api/raw/bindings.h"
 #include "kprobes/raw/bindings.h"
 #include "relay/api/raw/bindings.h"
 #include "relay/raw/bindings.h"

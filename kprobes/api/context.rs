@@ -193,7 +193,7 @@ impl<'a> ProbeCtx<'a> {
         nofault::read_kernel_as(self.sp().checked_add(at)?)
     }
 
-    /// Reads kernel memory that may be unmapped. Returns `None` if it is.
+    /// Reads kernel memory. Returns `None` if the memory is unmapped.
     ///
     /// The memory may change during the read; any bytes are a `T`.
     pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {

@@ -26,6 +26,8 @@ struct Entry {
 
 #[vtable]
 impl ProbeHandler for Entry {
+    const MAY_GO_ELSEWHERE: bool = false;
+
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         self.hits.fetch_add(1, Relaxed);
         (self.call)(ctx);

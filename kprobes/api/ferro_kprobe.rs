@@ -32,9 +32,8 @@
 //! # Limits
 //!
 //! - The API does not check the rules above for the other code of handlers.
-//! - With the C engine, a probe has to be dropped before its module is unloaded. So keep the value
-//!   in the module's state. Leaking it (`KBox::leak()`, `mem::forget()`) leaves pointers to freed
-//!   handlers. The Rust engine unregisters such a probe when the module is unloaded.
+//! - A probe that its module has leaked (`KBox::leak()`, `mem::forget()`) is unregistered when the
+//!   module is unloaded. Its memory stays.
 //! - The API does not weigh the cost of a probe: a handler that prints should not probe a function
 //!   that the console or the scheduler calls.
 //!
@@ -55,6 +54,8 @@
 //! ```
 
 use kernel::prelude::*;
+
+use crate::raw::leaked_probes;
 
 mod argument;
 mod context;
@@ -97,10 +98,14 @@ module! {
     license: "GPL v2",
 }
 
-struct KprobeApi;
+struct KprobeApi {
+    _list: leaked_probes::List,
+}
 
 impl kernel::Module for KprobeApi {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+        Ok(Self {
+            _list: leaked_probes::List::new()?,
+        })
     }
 }

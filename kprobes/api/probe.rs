@@ -32,6 +32,12 @@ pub const COPIED: usize = 16;
 /// Handlers of one probe may run on several CPUs at a time.
 #[vtable]
 pub trait ProbeHandler: Send + Sync + Sized + 'static {
+    /// True if `pre` may continue elsewhere. With false, an answer to do so has no effect.
+    ///
+    /// Mainline's engine ignores such an answer where it has put a jump in place of the breakpoint.
+    /// With true it puts none, and hits cost more.
+    const MAY_GO_ELSEWHERE: bool = true;
+
     /// Runs before the instruction.
     ///
     /// Context: see the crate's documentation.
@@ -40,6 +46,9 @@ pub trait ProbeHandler: Send + Sync + Sized + 'static {
     }
 
     /// Runs after the instruction, unless `pre` of this or another probe continued elsewhere.
+    ///
+    /// On mainline's engine, at an ftrace site, it runs directly after `pre` of this probe: before
+    /// `pre` of the next probe there.
     ///
     /// Context: see the crate's documentation.
     fn post(&self, _ctx: &mut ProbeCtx<'_>) {
@@ -50,12 +59,13 @@ pub trait ProbeHandler: Send + Sync + Sized + 'static {
 impl<H: ProbeHandler> Callbacks for H {
     const CALLS_BEFORE: bool = H::HAS_PRE;
     const CALLS_AFTER: bool = H::HAS_POST;
+    const MAY_GO_ELSEWHERE: bool = H::MAY_GO_ELSEWHERE;
 
     #[inline(always)]
     fn before(&self, regs: &mut Regs, address: usize) -> Option<Destination> {
         match self.pre(&mut ProbeCtx::new(regs, address)) {
-            Next::Continue => None,
-            Next::Elsewhere(destination) => Some(destination),
+            Next::Elsewhere(destination) if H::MAY_GO_ELSEWHERE => Some(destination),
+            _ => None,
         }
     }
 

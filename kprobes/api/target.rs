@@ -106,11 +106,7 @@ impl<'a> Target<'a> {
 /// Returns false, with a log message, if ftrace cannot trace the function there. Returns true for a
 /// place that does not exist, which the engine refuses.
 fn is_traceable(target: &OwnedTarget) -> bool {
-    let base = match &target.symbol {
-        Some(name) => kallsyms::lookup_name(name),
-        None => Some(target.address),
-    };
-    let Some(address) = base.map(|base| base.wrapping_add(target.offset as usize)) else {
+    let Some(address) = target.resolved() else {
         return true;
     };
     let is_traceable = kallsyms::is_traceable(address);

@@ -10,11 +10,14 @@ use ferro_sys::hook::is_going;
 use ferro_sys::sync::deferred_drop::may_sleep;
 use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::alloc::AllocError;
-use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 
-/// Flag that is true while an engine has a probe. Only this file changes it.
+use super::leaked_probes;
+use super::leaked_probes::Functions;
+
+/// Flag that is true from the registration of a probe until its owner unregisters it. Only this
+/// file changes it. On mainline's engine the probe may have been unregistered with its module.
 pub(crate) struct IsRegistered(Cell<bool>);
 
 impl IsRegistered {
@@ -142,25 +145,40 @@ fn register<R: InEngine>(some: &[Unregistered<R>], pointers: &mut KVVec<*mut R::
         unsafe { place.write(probe.fresh()) };
         pointers.push(place, GFP_KERNEL)?;
     }
-    let count = c_int::try_from(some.len()).map_err(|_| E2BIG)?;
+    let functions = Functions {
+        handlers: R::handlers(),
+        register: R::register,
+        unregister: unregister_at::<R>,
+    };
     // SAFETY: The array has so many pointers, to structures that stay until they have been
     // unregistered, by the trait; no engine has them, by the type invariant.
-    to_result(unsafe { R::register(pointers.as_mut_ptr(), count) })?;
+    unsafe { leaked_probes::register(pointers, &functions) }?;
     // They no longer count as `Unregistered`: `register_all()` continues after them.
     some.iter()
         .for_each(|one| one.0.is_registered().0.set(true));
     Ok(())
 }
 
-/// Drops many probes, and waits once for all handlers; one by one without memory, or in a context
-/// that must not sleep.
+/// Unregisters a probe.
+///
+/// # Safety
+///
+/// There is a registered structure of `R` at the address.
+unsafe fn unregister_at<R: InEngine>(place: usize) {
+    let mut place = core::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: By the rules of this function.
+    unsafe { R::unregister(&raw mut place, 1) };
+}
+
+/// Drops many probes with one wait for all handlers. Drops them one by one without memory, or in a
+/// context that must not sleep.
 pub(crate) fn drop_all<R: InEngine>(probes: impl Iterator<Item = Deferred<R>>) {
     if !may_sleep() {
         return probes.for_each(drop);
     }
     let mut all = KVVec::new();
     for probe in probes {
-        // Without memory it is dropped at once.
+        // Dropped at once without memory.
         let _ = all.push(probe, GFP_KERNEL);
     }
     // The drop unregisters those that are left on an error.
@@ -173,7 +191,9 @@ fn unregister<R: InEngine>(all: &[Deferred<R>]) -> Result {
     for probe in registered() {
         pointers.push(probe.in_engine(), GFP_KERNEL)?;
     }
-    let count = c_int::try_from(pointers.len()).map_err(|_| E2BIG)?;
+    let most = c_int::try_from(pointers.len()).map_err(|_| E2BIG)?;
+    leaked_probes::delist(&mut pointers);
+    let count = c_int::try_from(pointers.len()).unwrap_or(most);
     // SAFETY: The array has so many pointers, to structures that are registered and stay. The
     // function waits until none of their handlers runs.
     unsafe { R::unregister(pointers.as_mut_ptr(), count) };

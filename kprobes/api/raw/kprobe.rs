@@ -8,6 +8,7 @@ use core::ptr::null_mut;
 use core::ptr::without_provenance_mut;
 
 use ferro_sys::bindings;
+use ferro_sys::code::kallsyms;
 use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::str::CString;
@@ -23,6 +24,15 @@ pub(crate) struct OwnedTarget {
 }
 
 impl OwnedTarget {
+    /// Returns the target's address now, or `None` if the symbol does not exist.
+    pub(crate) fn resolved(&self) -> Option<usize> {
+        let base = match &self.symbol {
+            Some(name) => kallsyms::lookup_name(name),
+            None => Some(self.address),
+        };
+        base.map(|base| base.wrapping_add(self.offset as usize))
+    }
+
     /// Returns a `struct kprobe` for it, without handlers. The structure points to the symbol's
     /// name, which stays in place when its owner is moved.
     pub(super) fn kprobe(&self) -> bindings::kprobe {

@@ -5,6 +5,7 @@
 //! Contexts: callbacks any, NMI included; the rest process.
 
 use ferro_sys::bindings;
+use ferro_sys::code::kallsyms;
 use kernel::container_of;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
@@ -15,8 +16,13 @@ use super::batch::IsRegistered;
 use super::batch::Unregistered;
 use super::kprobe::OwnedTarget;
 use super::kprobe::Registered;
+use super::leaked_probes::delist_one;
+use super::leaked_probes::IS_MAINLINE;
 use super::permissions::Destination;
 use super::regs::Regs;
+
+/// Bytes of the instruction that ftrace patches.
+const FTRACE_SITE_SIZE: usize = 5;
 
 /// Callbacks of a hit, on several CPUs at a time.
 pub(crate) trait Callbacks: Send + Sync + 'static {
@@ -24,6 +30,8 @@ pub(crate) trait Callbacks: Send + Sync + 'static {
     const CALLS_BEFORE: bool;
     /// True if there is a callback after the instruction.
     const CALLS_AFTER: bool;
+    /// True if [`Callbacks::before`] may return an address.
+    const MAY_GO_ELSEWHERE: bool;
 
     /// Runs before the instruction at `address`. Returns the address to continue at if not there.
     fn before(&self, regs: &mut Regs, address: usize) -> Option<Destination>;
@@ -106,13 +114,19 @@ impl<H: Callbacks> RawProbe<H> {
         let address = unsafe { (*kprobe).addr }.addr();
         // SAFETY: The caller guarantees that they belong to this function.
         let regs = unsafe { Regs::from_raw(regs) };
-        match handler.before(regs, address) {
-            None => 0,
-            Some(destination) => {
+        if H::CALLS_BEFORE {
+            if let Some(destination) = handler.before(regs, address) {
                 regs.go_on_at(destination);
-                1
+                return 1;
             }
         }
+        // SAFETY: The kprobe is registered, and no code writes this word while it is.
+        if IS_MAINLINE && H::CALLS_AFTER && unsafe { (*kprobe).post_handler }.is_none() {
+            regs.with_ip(address.wrapping_add(FTRACE_SITE_SIZE), |regs, next| {
+                handler.after(regs, next)
+            });
+        }
+        0
     }
 
     /// Handles a hit after the instruction, called by the engine.
@@ -131,7 +145,9 @@ impl<H: Callbacks> RawProbe<H> {
         // SAFETY: The caller guarantees that they belong to this function.
         let regs = unsafe { Regs::from_raw(regs) };
         let next = regs.ip();
-        handler.after(regs, next);
+        if H::CALLS_AFTER {
+            handler.after(regs, next);
+        }
     }
 }
 
@@ -146,10 +162,20 @@ unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
 
     fn fresh(&self) -> bindings::kprobe {
         let mut kprobe = self.target.kprobe();
-        if H::CALLS_BEFORE {
+        // Mainline's engine chooses one of two ftrace_ops by the post handler. A post handler that
+        // joins another probe at the site makes the engine disarm the wrong one later. So such a
+        // probe has no post handler, and `pre()` calls `Callbacks::after()`.
+        // Mainline's engine puts no jump in place of a probe with a post handler. A jump ignores
+        // another address to continue at.
+        let keeps_breakpoint = IS_MAINLINE && H::CALLS_BEFORE && H::MAY_GO_ELSEWHERE;
+        let target = || self.target.resolved();
+        let is_at_ftrace_site = IS_MAINLINE
+            && (H::CALLS_AFTER || keeps_breakpoint)
+            && target().is_some_and(kallsyms::is_probed_by_ftrace);
+        if H::CALLS_BEFORE || is_at_ftrace_site {
             kprobe.pre_handler = Some(Self::pre);
         }
-        if H::CALLS_AFTER {
+        if (H::CALLS_AFTER || keeps_breakpoint) && !is_at_ftrace_site {
             kprobe.post_handler = Some(Self::post);
         }
         kprobe
@@ -162,10 +188,10 @@ unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
     fn handlers() -> [usize; 2] {
         let mut handlers = [0; 2];
         // No code is generated for callbacks that are not called.
-        if H::CALLS_BEFORE {
+        if H::CALLS_BEFORE || IS_MAINLINE {
             handlers[0] = (Self::pre as *const ()).addr();
         }
-        if H::CALLS_AFTER {
+        if H::CALLS_AFTER || IS_MAINLINE {
             handlers[1] = (Self::post as *const ()).addr();
         }
         handlers
@@ -185,7 +211,7 @@ unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
 #[pinned_drop]
 impl<H: Callbacks> PinnedDrop for RawProbe<H> {
     fn drop(self: Pin<&mut Self>) {
-        if self.is_registered.get() {
+        if self.is_registered.get() && delist_one(self.kprobe.get()) {
             // SAFETY: Registered by the type invariant. The function waits until no handler runs,
             // so the fields dropped after this are unused.
             unsafe { bindings::unregister_kprobe(self.kprobe.get()) };

@@ -43,6 +43,14 @@ impl Regs {
         self.0.ip = destination.address();
     }
 
+    /// Calls a function with another instruction pointer, and restores it afterwards.
+    #[inline(always)]
+    pub(super) fn with_ip(&mut self, ip: usize, call: impl FnOnce(&mut Self, usize)) {
+        let saved = core::mem::replace(&mut self.0.ip, ip);
+        call(self, ip);
+        self.0.ip = saved;
+    }
+
     /// Returns the stack pointer.
     #[inline(always)]
     pub(crate) fn sp(&self) -> usize {

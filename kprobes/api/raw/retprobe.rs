@@ -15,6 +15,7 @@ use super::batch::IsRegistered;
 use super::batch::Unregistered;
 use super::kprobe::OwnedTarget;
 use super::kprobe::Registered;
+use super::leaked_probes::delist_one;
 use super::regs::Regs;
 
 /// Callbacks of a function's entry and return, on several CPUs at a time.
@@ -255,7 +256,7 @@ unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
 #[pinned_drop]
 impl<H: ReturnCallbacks> PinnedDrop for RawRetprobe<H> {
     fn drop(self: Pin<&mut Self>) {
-        if self.is_registered.get() {
+        if self.is_registered.get() && delist_one(self.kretprobe.get()) {
             // SAFETY: Registered by the type invariant. The function waits until no handler runs,
             // and calls that return later do not access it. So the fields dropped after this are
             // unused.

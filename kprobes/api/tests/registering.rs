@@ -9,6 +9,7 @@ use kernel::time::delay::fsleep;
 use kernel::time::Delta;
 
 use super::Notes;
+use super::Post;
 use super::Pre;
 use super::Returned;
 use crate::raw::targets;
@@ -145,6 +146,38 @@ mod suite {
         first.arm()?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (2, 2));
+        Ok(())
+    }
+
+    /// Mainline's engine panics if a post handler joins another probe at an ftrace site and leaves.
+    #[test]
+    fn a_post_handler_joins_and_leaves_an_entry() -> Result {
+        let notes = Notes::<2>::new()?;
+        let counted = |n| {
+            let notes = notes.clone();
+            move |_: &mut ProbeCtx<'_>| notes.count(n)
+        };
+        let before = counted(0);
+        let handler = Pre(move |ctx: &mut ProbeCtx<'_>| {
+            before(ctx);
+            Next::Continue
+        });
+        let first = Probe::builder()
+            .symbol(c"kprobe_api_next")
+            .register(handler)?;
+        for round in 1..=3 {
+            let second = Probe::builder()
+                .symbol(c"kprobe_api_next")
+                .register(Post(counted(1)))?;
+            assert_eq!(targets::next(30), 31);
+            assert_eq!(notes.get(1), round);
+            drop(second);
+            assert_eq!(targets::next(30), 31);
+            assert_eq!((notes.get(0), notes.get(1)), (2 * round, round));
+        }
+        drop(first);
+        assert_eq!(targets::next(30), 31);
+        assert_eq!(notes.get(0), 6);
         Ok(())
     }
 

@@ -89,3 +89,21 @@ fn whole_of(addr: usize) -> Option<usize> {
     whole.get_mut(..len)?.copy_from_slice(name.get(..len)?);
     lookup_name(CStr::from_bytes_until_nul(&whole).ok()?)
 }
+
+/// Returns true if mainline's engine would use ftrace for a probe at an address: ftrace patches
+/// the instruction there, or the one after the `ENDBR` of a function that starts there.
+#[cfg(all(CONFIG_KPROBES_ON_FTRACE, not(CONFIG_KPROBES_ENGINE_RUST)))]
+pub fn is_probed_by_ftrace(addr: usize) -> bool {
+    let is_site = |addr: usize| {
+        // SAFETY: ftrace compares the addresses with those of its records, under RCU.
+        unsafe { bindings::ftrace_location_range(addr, addr) == addr as c_ulong }
+    };
+    let starts = || symbol_of(addr).is_some_and(|symbol| symbol.offset == 0);
+    is_site(addr) || is_site(addr.wrapping_add(4)) && starts()
+}
+
+/// Returns false: the kernel has another engine, or no probes with ftrace.
+#[cfg(not(all(CONFIG_KPROBES_ON_FTRACE, not(CONFIG_KPROBES_ENGINE_RUST))))]
+pub fn is_probed_by_ftrace(_addr: usize) -> bool {
+    false
+}
