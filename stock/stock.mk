@@ -2,7 +2,8 @@
 #
 # On a kernel without our patches: the module ferrotrace_core, and the crate of bindings.
 
-obj-m += ferrotrace_core.o
+obj-m += ferrotrace_core.o ferrotrace_fs.o
+ferrotrace_fs-y := rust/sys/fs/ferrotracefs.o
 ferrotrace_core-y += stock/core.o stock/ferro_bindings.o stock/hook_points.o stock/image.o stock/kernel_functions.o stock/stack.o stock/uprobe_done.o
 ferrotrace_ftrace-y := ftrace_tramp/builtin/data.o stock/ftrace.o
 

@@ -62,7 +62,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Validates the sizes. Errors: -E2BIG if they are too large together.
+    /// Validates the sizes. Errors: -E2BIG if too large together.
     fn check(&self) -> Result {
         Geometry::new(self.subbuf_size, self.n_subbufs)
             .map(drop)

@@ -10,10 +10,10 @@ use ferro_core::relay::Geometry;
 use ferro_sys::cpu::irq_work::WithIrqWork;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::cpu::IrqsOff;
+use ferro_sys::fs::debugfs::CFile;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::debugfs::File;
-use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::uaccess::UserDst;
@@ -196,13 +196,7 @@ unsafe impl ChannelCallbacks for ChannelState {
         }
     }
 
-    fn file_created(
-        &self,
-        dir: &DirRef,
-        name: &CStr,
-        file: Dentry,
-        buf: BufRef<'static>,
-    ) -> Result {
+    fn file_created(&self, dir: &DirRef, name: &CStr, file: CFile, buf: BufRef<'static>) -> Result {
         let files = ControlFiles::new(
             dir,
             &self.current_name(name)?,

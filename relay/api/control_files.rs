@@ -7,10 +7,9 @@
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu::irq_work::WithIrqWork;
-use ferro_sys::fs::debugfs::rename;
+use ferro_sys::fs::debugfs::CFile;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::debugfs::File;
-use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::uaccess::UserDst;
@@ -25,14 +24,15 @@ use crate::padding_header::Headers;
 use crate::raw::buf::BufRef;
 use crate::RelayApi;
 
-/// Control files of a buffer. Removed when dropped, which waits for their running operations.
+/// Files of a buffer. Removed when dropped, which waits for running operations of control files.
 pub(crate) struct ControlFiles {
     buf: BufRef<'static>,
-    /// The buffer's own file, which the engine removes.
-    data: Dentry,
     /// Base name with the number of the CPU.
     name: CString,
+    // In drop order.
     controls: [File<Shared<Control>>; 3],
+    /// The buffer's own file.
+    data: CFile,
 }
 
 impl ControlFiles {
@@ -45,7 +45,7 @@ impl ControlFiles {
         current_name: &CStr,
         name: &CStr,
         permissions: u16,
-        data: Dentry,
+        data: CFile,
         buf: BufRef<'static>,
         headers: &Option<Arc<WithIrqWork<Headers>>>,
     ) -> Result<Self> {
@@ -60,7 +60,6 @@ impl ControlFiles {
         let [produced, consumed, padding] = SUFFIXES;
         Ok(Self {
             buf,
-            data,
             name: CString::try_from(name)?,
             controls: [
                 file(Kind::Produced, produced, permissions)?,
@@ -72,6 +71,7 @@ impl ControlFiles {
                 )?,
                 file(Kind::Padding, padding, permissions)?,
             ],
+            data,
         })
     }
 
@@ -82,7 +82,7 @@ impl ControlFiles {
 
     /// Renames all files to their final names.
     pub(crate) fn show(&self) -> Result {
-        rename(&self.data, &self.name)?;
+        self.data.rename(&self.name)?;
         for (control, suffix) in self.controls.iter().zip(SUFFIXES) {
             control.rename(&suffixed(&self.name, suffix)?)?;
         }

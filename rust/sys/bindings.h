@@ -37,6 +37,7 @@
 #include "code/text.h"
 #include "cpu/helpers.h"
 #include "fs/debugfs.h"
+#include "fs/ferrotracefs.h"
 #include "fs/helpers.h"
 #include "hook/hook.h"
 #include "mm/helpers.h"

@@ -16,12 +16,11 @@ use ferro_sys::cpu::percpu::PerCpuFlag;
 use ferro_sys::cpu::task::is_being_killed;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::IrqsOff;
+use ferro_sys::fs::debugfs::CFile;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::DirRef;
-use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::sync::refcounted::Shared;
 use ferro_sys::sync::shared_word;
-use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
@@ -69,12 +68,10 @@ pub(crate) unsafe trait ChannelCallbacks: Send + Sync + 'static {
     /// Returns the current name for a new file with the final name `name`.
     fn current_name(&self, name: &CStr) -> Result<CString>;
 
-    /// Called after the file of a buffer was made in `dir`, with the final name `name`. An error
-    /// removes the file.
-    fn file_created(&self, dir: &DirRef, name: &CStr, file: Dentry, buf: BufRef<'static>)
-        -> Result;
+    /// Keeps the file of a buffer, which was made in `dir`, with the final name `name`.
+    fn file_created(&self, dir: &DirRef, name: &CStr, file: CFile, buf: BufRef<'static>) -> Result;
 
-    /// Called before the file of a buffer is removed.
+    /// Removes the file of a buffer.
     fn file_removing(&self, buf: BufRef<'static>);
 }
 
@@ -343,45 +340,40 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
         Ok(current_name) => current_name,
         Err(e) => return e.to_ptr(),
     };
-    // SAFETY: The file has relay's operations, and its data is the buffer, as they require. They
-    // hold the buffer by its count, so debugfs need not protect them against removal. The unsafe
-    // variant also passes mmap on, with either engine.
-    let dentry = unsafe {
-        bindings::debugfs_create_file_unsafe(
-            current_name.as_char_ptr(),
-            state.permissions(),
-            parent,
-            buf.as_ptr().cast(),
-            &raw const bindings::relay_file_operations,
-        )
-    };
-    if let Err(e) = from_err_ptr(dentry) {
-        return e.to_ptr();
-    }
     // SAFETY: The engine passes the directory that `Handle::open()` got, which the handle keeps.
     let dir = unsafe { DirRef::from_raw(parent) };
-    // SAFETY: The handle keeps the directory. The directory and the file may have been removed with
-    // the module that made it.
-    let file =
-        NonNull::new(unsafe { bindings::debugfs_lookup(current_name.as_char_ptr(), parent) });
-    let Some(file) = file else {
-        return ENOENT.to_ptr();
+    // SAFETY: The file has relay's operations, and its data is the buffer, as they require; the
+    // engine keeps it until `remove_buf_file()` has returned. The operations hold the buffer by its
+    // count, so they need no protection against removal.
+    let file = unsafe {
+        dir.c_file(
+            &current_name,
+            state.permissions(),
+            file_operations(),
+            buf.as_ptr().cast(),
+        )
     };
-    // SAFETY: The lookup has taken a reference, and the dentry is not a negative one.
-    let file = unsafe { Dentry::from_counted(file) };
-    let made = file.clone();
+    let file = match file {
+        Ok(file) => file,
+        Err(e) => return e.to_ptr(),
+    };
+    let dentry = file.as_ptr();
     // SAFETY: The engine keeps the buffer until `remove_buf_file()` has returned for its file, and
     // by the rules of `ChannelCallbacks` this reference is not used after that. If `file_created()`
     // fails, it has kept nothing.
     match state.file_created(&dir, name, file, unsafe { BufRef::new(buf) }) {
-        Ok(()) => made.as_ptr(),
-        Err(e) => {
-            // SAFETY: The file was just made, and has a reference; if it has been removed, this
-            // does nothing.
-            unsafe { bindings::debugfs_remove(made.as_ptr()) };
-            e.to_ptr()
-        }
+        Ok(()) => dentry,
+        Err(e) => e.to_ptr(),
     }
+}
+
+/// Returns the operations of a buffer's file. Context: process.
+fn file_operations() -> *const bindings::file_operations {
+    #[cfg(CONFIG_RELAY)]
+    // SAFETY: No requirement but the context.
+    return unsafe { bindings::ferro_relay_file_operations() };
+    #[cfg(not(CONFIG_RELAY))]
+    return &raw const bindings::relay_file_operations;
 }
 
 /// # Safety
@@ -394,7 +386,6 @@ unsafe extern "C" fn remove_buf_file<C: ChannelCallbacks>(dentry: *mut bindings:
         if let Some(buf) = NonNull::new((*(*dentry).d_inode).i_private.cast()) {
             state_of::<C>(buf).file_removing(BufRef::new(buf));
         }
-        bindings::debugfs_remove(dentry);
     }
     0
 }

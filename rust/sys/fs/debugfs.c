@@ -3,6 +3,7 @@
 #include <linux/cleanup.h>
 #include <linux/container_of.h>
 #include <linux/dcache.h>
+#include <linux/debugfs.h>
 #include <linux/export.h>
 #include <linux/fs.h>
 #include <linux/module.h>
@@ -12,6 +13,7 @@
 #include "../code/module_going.h"
 #include "../sync/stack_mark.h"
 #include "debugfs.h"
+#include "ferrotracefs.h"
 
 DEFINE_MUTEX(ferro_debugfs_lock);
 EXPORT_SYMBOL_GPL(ferro_debugfs_lock);
@@ -30,21 +32,25 @@ bool ferro_fops_owner_is_right(const void *operations)
 }
 EXPORT_SYMBOL_GPL(ferro_fops_owner_is_right);
 
-void ferro_file_enter(struct ferro_file_operation *operation, const struct file *file)
+bool ferro_file_enter(struct ferro_file_operation *operation, const struct file *file)
 {
+	if (!ferro_fs_enter(file->f_path.dentry))
+		return false;
 	operation->dentry = file->f_path.dentry;
 	barrier();
 	WRITE_ONCE(operation->mark, ferro_stack_mark(&operation->mark, &ferro_debugfs_lock));
+	return true;
 }
 EXPORT_SYMBOL_GPL(ferro_file_enter);
 
 void ferro_file_leave(struct ferro_file_operation *operation)
 {
 	WRITE_ONCE(operation->mark, 0);
+	ferro_fs_leave(operation->dentry);
 }
 EXPORT_SYMBOL_GPL(ferro_file_leave);
 
-bool ferro_file_waits_for_itself(struct dentry *dentry)
+bool ferro_file_waits_for_itself(struct dentry *dentry, struct dentry *twin)
 {
 	const unsigned long *mark = NULL;
 
@@ -53,11 +59,21 @@ bool ferro_file_waits_for_itself(struct dentry *dentry)
 			container_of(mark, struct ferro_file_operation, mark);
 
 		/* The file is open, so its dentry exists. */
-		if (is_subdir((struct dentry *)operation->dentry, dentry))
+		struct dentry *file = (struct dentry *)operation->dentry;
+
+		if (is_subdir(file, dentry) || (twin && is_subdir(file, twin)))
 			return true;
 	}
 	return false;
 }
 EXPORT_SYMBOL_GPL(ferro_file_waits_for_itself);
+
+void ferro_debugfs_remove(struct dentry *dentry)
+{
+	/* Removing a directory again would lower the link count of its parent again. */
+	if (!d_is_dir(dentry) || !d_unlinked(dentry))
+		debugfs_remove(dentry);
+}
+EXPORT_SYMBOL_GPL(ferro_debugfs_remove);
 
 DEFINE_MODULE_GOING(ferro_debugfs_going, ferro_debugfs_module_going, 0);

@@ -22,14 +22,19 @@ struct ferro_file_operation {
 	unsigned long mark;
 	const struct dentry *dentry;
 };
-/* Mark the start and the end of the operation; @operation does not move between them. */
-void ferro_file_enter(struct ferro_file_operation *operation, const struct file *file);
+/*
+ * Mark the start and the end of the operation; @operation does not move between them. Return: false
+ * if the file has been removed; then nothing is marked.
+ */
+bool ferro_file_enter(struct ferro_file_operation *operation, const struct file *file);
 void ferro_file_leave(struct ferro_file_operation *operation);
 /*
- * Returns true if removing @dentry would wait for an operation of the current task. Context:
- * process.
+ * Returns true if removing @dentry or @twin, unless NULL, would wait for an operation of the
+ * current task. Context: process.
  */
-bool ferro_file_waits_for_itself(struct dentry *dentry);
+bool ferro_file_waits_for_itself(struct dentry *dentry, struct dentry *twin);
+/* As debugfs_remove(), and does nothing if @dentry has been removed. */
+void ferro_debugfs_remove(struct dentry *dentry);
 /* debugfs.rs. Context: the module notifier. */
 void ferro_debugfs_module_going(struct module *mod);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Directories, links, and files with a [`FileTable`] in debugfs.
+//! Directories, links, and files with a [`FileTable`] in debugfs, and in the filesystem
+//! `ferrotrace` (`ferrotracefs.c`), where files can be used under lockdown.
 //!
-//! Each node is removed when its value is dropped, or when the module that made it is unloaded: a
-//! value may have been forgotten (`mem::forget()`).
+//! Each node is in both, unless its directory is one that other code has made in debugfs. A node
+//! is removed when its value is dropped, or when the module that made it is unloaded: a value may
+//! have been forgotten (`mem::forget()`).
 //!
-//! Contexts: process; drop: any. Locks: `listed()`, which is not held while a node is made or
-//! removed.
+//! Contexts: process; drop: any, except that of [`CFile`]. Locks: `listed()`, which is not held
+//! while a node is made or removed.
 
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -16,6 +18,7 @@ use core::ptr::NonNull;
 use crate::bindings;
 use kernel::error::from_err_ptr;
 use kernel::error::to_result;
+use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
@@ -31,27 +34,72 @@ use crate::sync::mutex::StaticGuard;
 use crate::sync::mutex::StaticMutex;
 
 /// A node of debugfs, with the objects that it needs. Its drop removes the node, and waits for the
-/// operations of the files in it.
+/// operations of the files in it, but not of a [`CFile`].
 struct Entry<K> {
     dentry: Dentry,
+    /// The same node in `ferrotrace`.
+    twin: Option<Twin>,
     // Dropped after the removal.
     _keeps: K,
 }
 
 impl<K> Entry<K> {
-    /// Finds the node that has just been made in `dir`. Errors: -ENOENT if it has been removed
-    /// again, with the directory.
-    fn find(dir: &DirRef, name: &CStr, keeps: K) -> Result<Self> {
+    /// Finds the node that has just been made in `dir`, and makes its twin. `make_twin` calls a
+    /// function of `ferrotracefs.h` with the directory that it gets.
+    ///
+    /// Errors: -ENOENT if the node has been removed again, with the directory, and errors of
+    /// `make_twin`.
+    fn complete(
+        dir: &DirRef,
+        name: &CStr,
+        keeps: K,
+        make_twin: impl FnOnce(*mut bindings::dentry) -> *mut bindings::dentry,
+    ) -> Result<Self> {
         // SAFETY: The name is a string; `dir` is a counted directory, which may have been removed,
         // or NULL, the root.
         let found = unsafe { bindings::debugfs_lookup(name.as_char_ptr(), dir.as_ptr()) };
         let found = NonNull::new(found).ok_or(ENOENT)?;
-        // SAFETY: The lookup has taken a reference, and its result is a positive dentry.
-        let dentry = unsafe { Dentry::from_counted(found) };
-        Ok(Self {
-            dentry,
+        let mut entry = Self {
+            // SAFETY: The lookup has taken a reference, and its result is a positive dentry.
+            dentry: unsafe { Dentry::from_counted(found) },
+            twin: None,
             _keeps: keeps,
-        })
+        };
+        if let Some(parent) = dir.twin() {
+            // On an error the drop removes the node.
+            let made = NonNull::new(from_err_ptr(make_twin(parent))?).ok_or(ENOMEM)?;
+            // INVARIANT: The functions of `ferrotracefs.h` return a dentry with a reference.
+            entry.twin = Some(Twin(made));
+        }
+        Ok(entry)
+    }
+
+    /// Returns the pointer to the twin; NULL without one.
+    fn twin_ptr(&self) -> *mut bindings::dentry {
+        self.twin
+            .as_ref()
+            .map_or(core::ptr::null_mut(), Twin::as_ptr)
+    }
+
+    /// Renames the node within its directory.
+    ///
+    /// Errors: -EEXIST, -ENOMEM, -ENOENT if it has been removed.
+    fn rename(&self, name: &CStr) -> Result {
+        // SAFETY: The dentry is counted; the format takes a string, which is passed.
+        to_result(unsafe {
+            bindings::debugfs_change_name(
+                self.dentry.as_ptr(),
+                c"%s".as_char_ptr(),
+                name.as_char_ptr(),
+            )
+        })?;
+        match &self.twin {
+            // SAFETY: The dentry is counted, and the name a string.
+            Some(twin) => {
+                to_result(unsafe { bindings::ferro_fs_rename(twin.as_ptr(), name.as_char_ptr()) })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Lists the node for the module that contains `origin`. Errors: no memory, -ESHUTDOWN if the
@@ -61,10 +109,11 @@ impl<K> Entry<K> {
         if is_going(origin) {
             return Err(ESHUTDOWN);
         }
-        let dentry = self.dentry.as_ptr();
+        let (dentry, twin) = (self.dentry.as_ptr(), self.twin_ptr());
         Ok(listed.push(
             Listed {
                 dentry,
+                twin,
                 origin,
                 what,
             },
@@ -81,10 +130,75 @@ impl<K> Drop for Entry<K> {
             let _ = listed.remove(index);
         }
         drop(listed);
-        // SAFETY: The reference keeps the dentry valid. Removing it again, after its directory or
-        // the module that made it, does nothing.
-        unsafe { bindings::debugfs_remove(self.dentry.as_ptr()) };
+        // SAFETY: The references keep the dentries valid. Removing them again, after their
+        // directory or the module that made them, does nothing.
+        unsafe { remove(self.dentry.as_ptr(), self.twin_ptr()) };
     }
+}
+
+/// A node of `ferrotrace`.
+///
+/// # Invariants
+///
+/// The object owns a reference to the dentry, as `ferro_fs_get()` takes one.
+struct Twin(NonNull<bindings::dentry>);
+
+// SAFETY: Dentries may be used by any task.
+unsafe impl Send for Twin {}
+// SAFETY: As above; the object has no state of its own.
+unsafe impl Sync for Twin {}
+
+impl Twin {
+    fn as_ptr(&self) -> *mut bindings::dentry {
+        self.0.as_ptr()
+    }
+
+    /// Sets the size that `stat` shows.
+    fn set_size(&self, size: usize) {
+        let size = bindings::loff_t::try_from(size).unwrap_or(bindings::loff_t::MAX);
+        // SAFETY: By the type invariant; nodes have an inode.
+        unsafe { bindings::ferro_i_size_set(self.as_ptr(), size) };
+    }
+
+    /// Takes a reference.
+    ///
+    /// # Safety
+    ///
+    /// `dentry` points to a node with a reference.
+    unsafe fn get(dentry: NonNull<bindings::dentry>) -> Self {
+        // SAFETY: By the rules of this function.
+        unsafe { bindings::ferro_fs_get(dentry.as_ptr()) };
+        // INVARIANT: The reference has just been taken.
+        Self(dentry)
+    }
+}
+
+impl Clone for Twin {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant.
+        unsafe { Self::get(self.0) }
+    }
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the object owns a reference.
+        unsafe { bindings::ferro_fs_put(self.as_ptr()) };
+    }
+}
+
+/// Removes a node and its twin, which may be NULL.
+///
+/// # Safety
+///
+/// Both are counted dentries of nodes in this file.
+unsafe fn remove(dentry: *mut bindings::dentry, twin: *mut bindings::dentry) {
+    if !twin.is_null() {
+        // SAFETY: By the rules of this function; a removed node may be removed again.
+        unsafe { bindings::ferro_fs_remove(twin) };
+    }
+    // SAFETY: By the rules of this function; a removed node may be removed again.
+    unsafe { bindings::ferro_debugfs_remove(dentry) };
 }
 
 /// An [`Entry`] that may be dropped in any context. A work item drops it if the caller must not
@@ -108,10 +222,10 @@ impl<K: Send + 'static> Drop for Owned<K> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the entry is present; `self` is not used afterwards.
         let entry = unsafe { ManuallyDrop::take(&mut self.0) };
-        let dentry = entry.dentry.as_ptr();
-        // SAFETY: Sleeping is allowed, so this is process context; the entry has a reference to the
-        // dentry.
-        if may_sleep() && unsafe { bindings::ferro_file_waits_for_itself(dentry) } {
+        let (dentry, twin) = (entry.dentry.as_ptr(), entry.twin_ptr());
+        // SAFETY: Sleeping is allowed, so this is process context; the entry has references to the
+        // dentries.
+        if may_sleep() && unsafe { bindings::ferro_file_waits_for_itself(dentry, twin) } {
             entry.drop_later();
         }
     }
@@ -126,7 +240,7 @@ impl<K: Send + 'static> Drop for Owned<K> {
 pub struct Dir(DirRef);
 
 impl Dir {
-    /// Makes a directory in the root of debugfs.
+    /// Makes a directory in the roots.
     ///
     /// Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM if debugfs is switched off, -ESHUTDOWN if the
     /// caller's module is being unloaded.
@@ -147,14 +261,17 @@ impl Dir {
         // SAFETY: The name is a string; `parent` is NULL, the root, or another `Dir`, which is
         // counted.
         from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent.as_ptr()) })?;
-        let entry = Entry::find(&parent, name, parent.clone())?;
+        let entry = Entry::complete(&parent, name, parent.clone(), |twin| {
+            // SAFETY: The name is a string; the directory is counted, or NULL.
+            unsafe { bindings::ferro_fs_dir(twin, name.as_char_ptr()) }
+        })?;
         entry.list(origin_of(maker), "directory")?;
         let owned = Arc::new(Owned::new(entry)?, GFP_KERNEL)?;
         Ok(Self(DirRef(Parent::Own(owned))))
     }
 
     /// Returns a reference to the directory, in which files can be made. The directory is removed
-    /// after the last such reference has been dropped, too.
+    /// when this object and all such references have been dropped.
     pub fn to_ref(&self) -> DirRef {
         self.0.clone()
     }
@@ -184,22 +301,41 @@ enum Parent {
     /// A directory of this file. It has been removed if the module that made and forgot it was
     /// unloaded.
     Own(Arc<Owned<DirRef>>),
-    /// A directory of other code, which may have been removed.
-    Others(Dentry),
+    /// A directory of other code, which may have been removed, and its twin.
+    Others(Dentry, Option<Twin>),
 }
 
 impl DirRef {
-    /// The root of debugfs.
+    /// The roots of debugfs and of `ferrotrace`.
     pub const ROOT: Self = Self(Parent::Root);
 
+    /// Returns a reference to a directory, with its twin if this file has made it.
+    ///
     /// # Safety
     ///
     /// `dir` is a directory of debugfs, or NULL for its root.
     pub unsafe fn from_raw(dir: *mut bindings::dentry) -> Self {
         Self(NonNull::new(dir).map_or(Parent::Root, |dir| {
+            let is_it = |one: &&Listed| one.dentry == dir.as_ptr();
+            let listed = listed();
+            let twin = listed.iter().find(is_it).map(|one| one.twin);
+            // SAFETY: Each listed node has references.
+            let twin = twin
+                .and_then(NonNull::new)
+                .map(|twin| unsafe { Twin::get(twin) });
             // SAFETY: By the rules of this function.
-            Parent::Others(unsafe { Dentry::get(dir) })
+            Parent::Others(unsafe { Dentry::get(dir) }, twin)
         }))
+    }
+
+    /// Returns the twin, NULL for the root; `None` if this is a directory of debugfs only. It is
+    /// valid as long as the object, but the directory may have been removed.
+    fn twin(&self) -> Option<*mut bindings::dentry> {
+        match &self.0 {
+            Parent::Root => Some(core::ptr::null_mut()),
+            Parent::Own(owned) => owned.0.twin.as_ref().map(Twin::as_ptr),
+            Parent::Others(_, twin) => twin.as_ref().map(Twin::as_ptr),
+        }
     }
 
     /// Returns the C pointer: NULL for the root. It is valid as long as the object, but the
@@ -208,7 +344,7 @@ impl DirRef {
         match &self.0 {
             Parent::Root => core::ptr::null_mut(),
             Parent::Own(owned) => owned.0.dentry.as_ptr(),
-            Parent::Others(dentry) => dentry.as_ptr(),
+            Parent::Others(dentry, _) => dentry.as_ptr(),
         }
     }
 
@@ -250,15 +386,49 @@ impl DirRef {
             }
         })?;
         let size = object.size();
-        let entry = Entry::find(self, name, object)?;
+        let entry = Entry::complete(self, name, object, |twin| {
+            // SAFETY: As for debugfs above. The table protects its operations itself, as its
+            // functions know their file's filesystem.
+            unsafe { bindings::ferro_fs_file(twin, text, mode, data, fops) }
+        })?;
         if size > 0 {
             entry.dentry.set_size(size);
+            entry.twin.iter().for_each(|twin| twin.set_size(size));
         }
         if !owner.is_null() {
             // A module's table is part of the module.
             entry.list(owner.addr(), "file")?;
         }
         Ok(File(Owned::new(entry)?))
+    }
+
+    /// Makes a file with operations of C, for `data`.
+    ///
+    /// Errors: as for [`Dir::new`]; -ENOENT if the directory has been removed or debugfs is not
+    /// initialised.
+    ///
+    /// # Safety
+    ///
+    /// The operations are for `data`, which is valid until the drop of the result. They need no
+    /// protection against removal while the file is open.
+    pub unsafe fn c_file(
+        &self,
+        name: &CStr,
+        mode: u16,
+        operations: *const bindings::file_operations,
+        data: *mut c_void,
+    ) -> Result<CFile> {
+        let text = name.as_char_ptr();
+        // SAFETY: By the rules of this function. The name is a string; the directory is counted,
+        // and may have been removed, or NULL, the root. The unsafe variant also passes mmap on,
+        // with either engine.
+        from_err_ptr(unsafe {
+            bindings::debugfs_create_file_unsafe(text, mode, self.as_ptr(), data, operations)
+        })?;
+        Ok(CFile(Entry::complete(self, name, (), |twin| {
+            // SAFETY: As above.
+            unsafe { bindings::ferro_fs_file(twin, text, mode, data, operations) }
+        })?))
     }
 
     /// Makes a symbolic link.
@@ -270,7 +440,10 @@ impl DirRef {
         // SAFETY: Both are strings, and are copied; `dir` is a counted directory, which may have
         // been removed, or NULL, the root.
         from_err_ptr(unsafe { bindings::debugfs_create_symlink(text, self.as_ptr(), target) })?;
-        let entry = Entry::find(self, name, ())?;
+        let entry = Entry::complete(self, name, (), |twin| {
+            // SAFETY: Both are strings, and are copied; the directory is counted, or NULL.
+            unsafe { bindings::ferro_fs_link(twin, text, target) }
+        })?;
         entry.list(origin_of(Location::caller()), "link")?;
         Ok(Link(Owned::new(entry)?))
     }
@@ -281,8 +454,10 @@ pub struct Link(#[expect(dead_code, reason = "for its drop")] Owned<()>);
 
 /// A node that a module has made.
 struct Listed {
-    /// The [`Entry`] that is listed here holds the reference.
+    /// The [`Entry`] that is listed here holds the references.
     dentry: *mut bindings::dentry,
+    /// NULL without one.
+    twin: *mut bindings::dentry,
     /// An address in the module.
     origin: usize,
     what: &'static str,
@@ -312,35 +487,50 @@ unsafe extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
         // The nodes in a directory follow it in the list.
         let index = listed.iter().rposition(is_its)?;
         let one = listed.remove(index).ok()?;
-        let dentry = NonNull::new(one.dentry)?;
-        // SAFETY: Each listed node has a reference: an `Entry` removes itself from the list before
-        // it drops its reference.
-        Some((unsafe { Dentry::get(dentry) }, one.what))
+        let node = NonNull::new(one.dentry)?;
+        // SAFETY: Each listed node has references: an `Entry` removes itself from the list before
+        // it drops them.
+        let (dentry, twin) = unsafe {
+            let twin = NonNull::new(one.twin).map(|twin| Twin::get(twin));
+            (Dentry::get(node), twin)
+        };
+        Some((dentry, twin, one.what))
     };
-    while let Some((dentry, what)) = next() {
-        pr_notice!("a module that goes has left a {what} in debugfs\n");
-        // SAFETY: The dentry is counted; a removed one may be removed again.
-        unsafe { bindings::debugfs_remove(dentry.as_ptr()) };
+    while let Some((dentry, twin, what)) = next() {
+        pr_notice!("an unloaded module has left a {what} in debugfs\n");
+        let twin = twin.as_ref().map_or(core::ptr::null_mut(), Twin::as_ptr);
+        // SAFETY: The dentries are counted.
+        unsafe { remove(dentry.as_ptr(), twin) };
     }
 }
 
 /// A file. The drop removes it.
 pub struct File<T: FileOps>(Owned<ARef<T>>);
 
-/// Renames a file of debugfs within its directory.
-///
-/// Errors: -EEXIST, -ENOMEM, -ENOENT if it has been removed.
-pub fn rename(file: &Dentry, name: &CStr) -> Result {
-    // SAFETY: The dentry is counted; the format takes a string, which is passed.
-    to_result(unsafe {
-        bindings::debugfs_change_name(file.as_ptr(), c"%s".as_char_ptr(), name.as_char_ptr())
-    })
+/// A file with operations of C. The drop removes it; it does not wait for operations of open files.
+/// Context of the drop: process.
+pub struct CFile(Entry<()>);
+
+impl CFile {
+    /// Returns the C pointer of the file in debugfs.
+    pub fn as_ptr(&self) -> *mut bindings::dentry {
+        self.0.dentry.as_ptr()
+    }
+
+    /// Renames the file within its directory.
+    ///
+    /// Errors: -EEXIST, -ENOMEM, -ENOENT if it has been removed.
+    pub fn rename(&self, name: &CStr) -> Result {
+        self.0.rename(name)
+    }
 }
 
 impl<T: FileOps> File<T> {
-    /// Renames the file within its directory. Errors: as for [`rename`].
+    /// Renames the file within its directory.
+    ///
+    /// Errors: as for [`CFile::rename`].
     pub fn rename(&self, name: &CStr) -> Result {
-        rename(&self.0 .0.dentry, name)
+        self.0 .0.rename(name)
     }
 }
 

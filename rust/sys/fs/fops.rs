@@ -257,21 +257,25 @@ unsafe fn give_back<T: FileOps>(file: NonNull<bindings::file>, token: usize) {
 
 /// Runs an operation; `is_awaited` is true if the removal of the file waits for it.
 ///
+/// Errors: as for the operation; -EIO if it is awaited and the file has been removed.
+///
 /// # Safety
 ///
 /// `file` is open, or being opened, until this returns.
 unsafe fn operate<R>(
     file: *const bindings::file,
     is_awaited: bool,
-    operation: impl FnOnce() -> R,
-) -> R {
+    operation: impl FnOnce() -> Result<R>,
+) -> Result<R> {
     if !is_awaited {
         return operation();
     }
     let mut mark = bindings::ferro_file_operation::default();
     // SAFETY: The mark does not move until it is removed below; `file` is open by the rules of this
     // function.
-    unsafe { bindings::ferro_file_enter(&raw mut mark, file) };
+    if !unsafe { bindings::ferro_file_enter(&raw mut mark, file) } {
+        return Err(EIO);
+    }
     let result = operation();
     // SAFETY: This is the mark from above.
     unsafe { bindings::ferro_file_leave(&raw mut mark) };
@@ -289,7 +293,7 @@ unsafe extern "C" fn open<T: FileOps>(
     let object: ARef<T> = unsafe { &*(*inode).i_private.cast::<T>() }.into();
     // SAFETY: The VFS passes a file that is being opened.
     let for_reading = unsafe { bindings::ferro_file_readable(file) };
-    // debugfs protects each file while it is being opened.
+    // Both filesystems protect each file while it is being opened.
     // SAFETY: The VFS passes a file that is being opened.
     let object = match unsafe { operate(file, true, || object.opened(for_reading)) } {
         Ok(other) => other.unwrap_or(object),

@@ -10,6 +10,7 @@
 
 struct dentry;
 struct file;
+struct file_operations;
 struct page;
 struct pipe_buf_operations;
 struct pipe_inode_info;
@@ -39,5 +40,8 @@ int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned 
 struct dentry *ferro_dget(struct dentry *dentry);
 void ferro_i_size_set(struct dentry *dentry, loff_t size);
 void ferro_i_size_add(struct dentry *dentry, size_t size);
+
+/* relay_file.c: with mainline's relay engine. Context: process. */
+const struct file_operations *ferro_relay_file_operations(void);
 
 #endif /* _FERROTRACE_SYS_FS_HELPERS_H */

@@ -39,12 +39,12 @@ SYS = [
 ]
 # Items that a client without unsafe code cannot use, by the name or with the owner's name: those
 # that take an `Alter`, an `Untraceable` or an `EnginePromise`; the traits and macros behind
-# define_hook!, hook! and field!, and items that take unsafe to implement or declare; raw pointers,
+# define_hook!, hook! and field!, and items that take unsafe to implement or declare; raw pointers, files of C,
 # and memory that only engines have.
 EXCEPT = set("""
     Alter Untraceable untraceable EnginePromise register_engine return_early set_argument set_register set_return_value
     Spec Param Open Hook declare_hook! hook_is_active! field_at from_register Argument
-    as_ptr first_ref rename FileOps MmapRequest UserDst::copy UserDst::copy_some UserDst::commit
+    as_ptr first_ref rename CFile FileOps MmapRequest UserDst::copy UserDst::copy_some UserDst::commit
 """.split())
 
 KIND = r"(?:fn|struct|enum|trait|const|type)"

@@ -33,6 +33,11 @@ if [ -e $DEBUGFS/klog/create ]; then echo 1 >$DEBUGFS/klog/create; fi
 # decide.
 mount -o remount,mode=755 $DEBUGFS
 
+# The same files, in the filesystem "ferrotrace".
+ferrotracefs=/sys/kernel/ferrotrace
+if ! mountpoint -q $ferrotracefs; then mount -t ferrotrace ferrotrace $ferrotracefs || bail "no filesystem ferrotrace"; fi
+chmod 755 $ferrotracefs
+
 # rows: "GLOB MODE LEVEL" of each row of the table: a file below debugfs, its mode, and the level of lockdown that refuses it.
 rows() {
 	# shellcheck disable=SC2016
@@ -42,6 +47,9 @@ rows() {
 # ours [TEST...]: our files, relative to debugfs, that pass find's tests. Links lead to files of a
 # directory that has the kernel's objects.
 ours() { (cd $DEBUGFS && find gkhi kprobes ftrace_tramp gcov ferrotrace_* klog* -type f "$@" 2>/dev/null | sort); }
+
+# in_ferrotracefs [TEST...]: its files that pass find's tests.
+in_ferrotracefs() { (cd $ferrotracefs && find . -type f "$@" -printf '%P\n' | sort); }
 
 # row_of FILE: its row: the first one that it is like.
 row_of() {
@@ -68,6 +76,7 @@ opens_of() {
 nobody_opens() {
 	local found
 	found=$(cd $DEBUGFS && ours | opens_of '<' "$@" && ours | opens_of '>>' "$@")
+	found+=$(cd $ferrotracefs && in_ferrotracefs | opens_of '<' "$@" && in_ferrotracefs | opens_of '>>' "$@")
 	echo "opened: ${found:-none}"
 	[ -z "$found" ] && [ -n "$(echo /proc/version | opens_of '<' "$@")" ]
 }
@@ -93,6 +102,19 @@ table() {
 		[ "${used[$glob]:-}" ] || { echo "no file: $glob" && bad=1; }
 	done < <(rows)
 	return $bad
+}
+
+# ferrotracefs has all directories of the table, except gcov's and those of mainline's engines, and each has the same files.
+filesystem() {
+	local dir other='gcov' shown='%p %m %U %G\n'
+	if [ "$engines" = mainline ]; then other='gcov|kprobes'; fi
+	for dir in $(ours | cut -d/ -f1 | sort -u | grep -vxE "$other"); do
+		[ -d "$ferrotracefs/$dir" ] || { echo "no directory: $dir" && return 1; }
+	done
+	for dir in "$ferrotracefs"/*; do
+		diff <(cd $DEBUGFS && find "${dir##*/}" -type f -printf "$shown" | sort) \
+			<(cd $ferrotracefs && find "${dir##*/}" -type f -printf "$shown" | sort) || return 1
+	done
 }
 
 # Files that user 0 cannot open without capabilities are those that need one by the table.
@@ -158,6 +180,11 @@ under_lockdown() {
 		if grep -qxF "$file" <<<"$can"; then is=open; fi
 		if [ "$is" != "$want" ]; then echo "$file: $is, in the table refused from: $from" && bad=1; fi
 	done < <(ours)
+	# In ferrotracefs all files are closed with "confidentiality", and none before.
+	[ "$(in_ferrotracefs | wc -l)" -ge 5 ] || bad=1
+	can=$(cd $ferrotracefs && in_ferrotracefs -perm /0400 | opens_of '<' env && in_ferrotracefs ! -perm /0400 | opens_of '>>' env)
+	want=$(if [ "$wanted" = integrity ]; then in_ferrotracefs; fi)
+	diff <(sort <<<"$can") <(sort <<<"$want") || bad=1
 	probes "$wanted" || bad=1
 	return $bad
 }
@@ -195,7 +222,7 @@ confidentiality() { under_lockdown confidentiality; }
 
 engines=${1:-ours}
 echo "TAP version 13"
-checks "" table capability nobody others user_namespace
+checks "" table filesystem capability nobody others user_namespace
 open_ways
 checks lockdown. integrity confidentiality
 finish

@@ -5,8 +5,8 @@ for _ in 1 2; do
 	load
 	[ "$(cat $dir/link)" = here ] && [ "$(cat ${dir}_link/inner/file)" = here ] && [ -d $dir/inner/innermost ]
 	unload
-	says "a module that goes has left a directory"
-	says "a module that goes has left a link"
+	says "an unloaded module has left a directory"
+	says "an unloaded module has left a link"
 	refused ls -d $dir
 	refused [ -L ${dir}_link ]
 done

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-dir=/sys/kernel/debug
+mount -t ferrotrace ferrotrace /sys/kernel/ferrotrace
 
 # goes NAME: waits until it is removed.
 goes() {
@@ -18,10 +18,13 @@ reads() {
 	goes "$1"
 }
 
-load
-reads sound_opened
-reads sound_read
-reads sound_dir_first
-timeout -s KILL 10 bash -c "echo 1 >$dir/sound_written/node"
-goes sound_written
-unload
+for dir in /sys/kernel/debug /sys/kernel/ferrotrace; do
+	load
+	reads sound_opened
+	reads sound_read
+	reads sound_dir_first
+	timeout -s KILL 10 bash -c "echo 1 >$dir/sound_written/node"
+	goes sound_written
+	unload
+done
+umount /sys/kernel/ferrotrace

@@ -9,8 +9,10 @@ refused load
 rmmod ferrotrace_relay
 says "that a client has leaked"
 refused [ -e $dir ]
-rmmod rust_relay
-insmod "$FERROTRACE_KDIR/kernel/ferrotrace/rust_relay.ko"
+if [ -e /sys/module/rust_relay ]; then
+	rmmod rust_relay
+	insmod "$FERROTRACE_KDIR/kernel/ferrotrace/rust_relay.ko"
+fi
 insmod "$FERROTRACE_KDIR/kernel/ferrotrace/ferrotrace_relay.ko"
 load
 unload
