@@ -23,11 +23,12 @@ LONG_SIZE = kunit kprobes ftrace-tramp
 LONG_DISTRO = insn kunit relay klog gkhi kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace mitigations
 SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # On Debian's own kernel, without our patches.
-LONG_STOCK = stock klog gkhi relay-fast flight dprobes 43-probes functions
+LONG_STOCK = stock dkms soundness klog gkhi relay-fast flight dprobes 43-probes functions
+LONG_STOCK_SID = $(filter-out dkms flight,$(LONG_STOCK))
 # Against mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 
-.PHONY: rust-dev stock stock-install help setup install-tools update update-deps kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc rust-analyzer clean distclean
+.PHONY: rust-dev stock stock-install stock-uninstall help setup install-tools update update-deps kernel kdir kmake export deb vm demo test check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc rust-analyzer clean distclean
 
 help:
 	@cat integration/help.txt
@@ -73,10 +74,15 @@ rust-dev:
 
 KDIR = /lib/modules/$(shell uname -r)/build
 stock:
-	@integration/stock.sh modules '$(KDIR)' build/stock
+	@stock/build.sh modules '$(KDIR)' build/stock
 
+# Below DESTDIR or INSTALL_MOD_PATH.
+stock-install stock-uninstall: export INSTALL_MOD_PATH := $(or $(INSTALL_MOD_PATH),$(DESTDIR))
 stock-install: stock
-	@$(MAKE) -C '$(KDIR)' M='$(CURDIR)/build/stock' INSTALL_MOD_DIR=updates/ferrotrace modules_install
+	@stock/build.sh install '$(KDIR)' build/stock
+
+stock-uninstall:
+	@stock/build.sh uninstall '$(KDIR)'
 
 # CMD reaches the shell through the environment, so that it may hold any quotes. Its output is
 # CMD's: the path of the image is not printed.
@@ -108,6 +114,8 @@ check-long:
 	@VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 	@$(MAKE) check-distro
 	@VARIANTS=stock FERROTRACE_TOOL_VARIANTS=stock LOGS=build/check-stock tools/testing/check.sh $(LONG_STOCK)
+	@VARIANTS=stock-sid LOGS=build/check-stock-sid tools/testing/check.sh $(LONG_STOCK_SID)
+	@VARIANTS="stock-cloud stock-rt" LOGS=build/check-stock-flavours tools/testing/check.sh stock
 	@VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
 # Debian's own configuration: the suites that make sense there; SHORT=1 is the core of it.

@@ -8,7 +8,7 @@
 # linux-image, linux-headers and linux-libc-dev are the kernel's own (bindeb-pkg). Its headers lack
 # files that modules in Rust need: ferrotrace-dev has these, for clients in Rust, and for clients in
 # C of our headers. ferrotrace is the command. For the variant stock, the kernel is the distribution's:
-# linux-rust-dev has what its headers lack (stock.sh), and ferrotrace-modules our modules.
+# linux-rust-dev has what its headers lack (stock.sh), ferrotrace-modules our modules, and ferrotrace-dkms their source.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -17,6 +17,7 @@ set -euo pipefail
 umask 022
 variant=${1:?usage: deb.sh VARIANT}
 out=$REPO/build/deb
+case $variant in stock-*) die "no packages for $variant: the modules' packages are for stock; make rust-dev makes linux-rust-dev" ;; esac
 if [ "$variant" != stock ]; then
 	for tool in dpkg-buildpackage dh_builddeb; do
 		have $tool || die "no $tool: install dpkg-dev and debhelper"
@@ -47,7 +48,7 @@ kernel_packages() {
 }
 
 # pack DIR NAME VERSION DEPENDS DESCRIPTION...: a package of the contents of DIR; the first line
-# describes it in short. $replaces may have the same files.
+# describes it in short. $fields has more lines of the control file.
 pack() {
 	local dir=$1 name=$2 pack_version=$3 depends=$4
 	shift 4
@@ -56,7 +57,7 @@ pack() {
 	{
 		printf '%s\n' "Package: $name" "Version: $pack_version" "Architecture: amd64" \
 			"Maintainer: Ferrotrace maintainers <ferrotrace@localhost>" "Section: kernel" "Priority: optional" \
-			"Depends: $depends" ${replaces:+"Replaces: $replaces"} "Description: $1"
+			"Depends: $depends" ${fields:+"$fields"} "Description: $1"
 		shift
 		printf ' %s\n' "$@"
 	} >"$dir/DEBIAN/control"
@@ -86,14 +87,43 @@ modules_package() {
 	cp "$rust_dev" "$out/"
 	mkdir -p "$to/usr/lib/modules/$release/updates/ferrotrace" "$to/DEBIAN"
 	find "$kdir/kernel/ferrotrace" -name samples -prune -o -name '*.ko' -exec cp -t "$to/usr/lib/modules/$release/updates/ferrotrace" {} +
+	# Removes modules that DKMS has built for this kernel: modprobe would mix both.
+	cat >"$to/DEBIAN/preinst" <<-EOF
+		#!/bin/sh
+		for built in /var/lib/dkms/ferrotrace/*/$release; do
+			if ! [ -d "\$built" ]; then continue; fi
+			version=\${built%/*}
+			dkms unbuild -m ferrotrace -v "\${version##*/}" -k $release || :
+		done
+	EOF
 	# As packages of the kernel do it; the kernel may be removed before.
 	printf '#!/bin/sh\nset -e\nif [ -e /usr/lib/modules/%s/modules.order ]; then depmod %s; fi\n' "$release" "$release" >"$to/DEBIAN/postinst"
 	cp "$to/DEBIAN/postinst" "$to/DEBIAN/postrm"
-	chmod 755 "$to"/DEBIAN/post*
+	chmod 755 "$to"/DEBIAN/p*
 	pack "$to" "ferrotrace-modules-$release" "$tool_version+$kernel" "linux-modules-$release (= $kernel), kmod" \
 		"Ferrotrace's modules for Linux $release" \
 		"Probes, functions, fast channels, probe programs and klog for the kernel of this" \
 		"package, which needs no patch. The command ferrotrace loads them when it needs them."
+}
+
+# dkms_package: the modules' source, which DKMS builds for each kernel.
+dkms_package() {
+	local to=$work/dkms source=$work/dkms/usr/src/ferrotrace-$tool_version file modules
+	mkdir -p "$to/DEBIAN" "$source"
+	(cd "$REPO" && { PARTS="$PARTS stock COPYING" part_files; } | rsync -rp --files-from=- . "$source/")
+	modules=$(cd "$kdir/kernel/ferrotrace" && find . -name samples -prune -o -name '*.ko' -printf '%P\n' | sed 's/\.ko$//' | sort | tr '\n' ' ')
+	for file in dkms.conf postinst prerm triggers; do
+		sed "s|@VERSION@|$tool_version|g; s|@MODULES@|$modules|" "$REPO/integration/dkms/$file" >"$to/DEBIAN/$file"
+	done
+	mv "$to/DEBIAN/dkms.conf" "$source/"
+	chmod 755 "$to"/DEBIAN/p* "$source"/stock/*.sh
+	fields="Recommends: linux-rust-dev, openssl" pack "$to" ferrotrace-dkms "$tool_version" "dkms (>= 3.2), bindgen (>= 0.71.1), kmod" \
+		"Ferrotrace's modules, built for each kernel by DKMS" \
+		"Probes, functions, fast channels, probe programs and klog for kernels with Rust that" \
+		"need no patch. For each kernel it needs the packages linux-headers-RELEASE and" \
+		"linux-rust-dev-RELEASE, with their compilers (1.4 GB), and 1 to 5 minutes. Kernels that" \
+		"lack something are skipped, with the reason. Where ferrotrace-modules-RELEASE is" \
+		"installed, it is used instead, and is the better choice without Secure Boot."
 }
 
 command_package() {
@@ -101,7 +131,7 @@ command_package() {
 	# The kernel's headers_install knows of ours in a tree of "make export" only.
 	install -D -m 644 -t "$work/command/usr/include/linux" "$REPO"/include/uapi/linux/*.h
 	find "$work/command/usr/share/man" -type f -exec gzip -9n {} +
-	replaces=linux-libc-dev pack "$work/command" ferrotrace "$tool_version" "libc6 (>= $(newest_glibc "$work/command/usr/bin/ferrotrace")), libgcc-s1" \
+	fields="Replaces: linux-libc-dev" pack "$work/command" ferrotrace "$tool_version" "libc6 (>= $(newest_glibc "$work/command/usr/bin/ferrotrace")), libgcc-s1" \
 		"records, probes and counts with Ferrotrace's engines" \
 		"The command of Ferrotrace, the kernel's tracing in Rust: channels, probes, functions," \
 		"probe programs, hooks and coverage, with man pages and completions; and the headers" \
@@ -113,6 +143,7 @@ newest_glibc() { objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 
 
 if [ "$variant" = stock ]; then
 	modules_package "$("$REPO/integration/stock.sh" release)"
+	dkms_package
 else
 	release=$(<"$kdir/include/config/kernel.release")
 	# Of the kernel that was built: its number is a part of its name for itself.

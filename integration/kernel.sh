@@ -31,7 +31,7 @@ usage() { die "usage: kernel.sh build|config|kdir|image|make|tools|clippy VARIAN
 
 variants() {
 	(cd "$REPO/integration/config" && printf '%s ' *.config | sed -e 's/[a-z-]*base\.config //g' -e 's/\.config//g')
-	echo stock
+	echo stock stock-cloud stock-rt stock-sid
 }
 
 # fragments: prints the variant's configuration fragments, in order.
@@ -371,8 +371,8 @@ main() {
 	command=$1 VARIANT=$2
 	shift 2
 	# The distribution's own kernel is not built here.
-	if [ "$VARIANT" = stock ]; then
-		exec "$REPO/integration/stock.sh" "$command" "$("$REPO/integration/stock.sh" release)" "$@"
+	if [ "${VARIANT%%-*}" = stock ]; then
+		exec "$REPO/integration/stock.sh" "$command" "$("$REPO/integration/stock.sh" release "$VARIANT")" "$@"
 	fi
 	setup_env
 	case $command in

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds modules for a distribution's own kernel, which has none of our patches: the variant stock.
+# Builds modules for a distribution's own kernel, which has none of our patches: the variants stock, stock-cloud and stock-rt
+# (of trixie-backports), and stock-sid.
 #
-#   stock.sh release [--update]      print the release of the newest kernel fetched; with --update, or if none was, of Debian's mirror
+#   stock.sh release [VARIANT [--update]]
+#                                    print the release of the newest kernel fetched for this variant, or for stock; with --update, or if
+#                                    none was, of Debian's mirror
 #   stock.sh root RELEASE            make a root directory with the kernel's compilers and headers
 #   stock.sh rust-dev RELEASE        make the package linux-rust-dev-RELEASE; print its path
 #   stock.sh build RELEASE           build Ferrotrace's modules and what a guest needs; print the image's path
 #   stock.sh kdir RELEASE            print the directory of these modules
 #   stock.sh image RELEASE           print the image's path
-#   stock.sh modules KDIR OUT        build the modules in OUT with the headers and tools of this machine
 #   stock.sh check HEADERS BUILD     fail unless the kernel's crates built in BUILD match the kernel of HEADERS
 #   stock.sh kbuild RELEASE ARGS...  run kbuild with the headers of that kernel, e.g. "M=DIR modules"
 #   stock.sh make RELEASE ARGS...    run kbuild for modules that use Ferrotrace's
@@ -28,35 +30,38 @@ set -euo pipefail
 # Files of a package are readable for all.
 umask 022
 
-# Suites that may carry the kernel's packages.
-SUITES="trixie-backports unstable"
 # Packages that a kernel build needs in addition to the C compiler.
 TOOLS="make flex bison bc libelf-dev libssl-dev libdw-dev zlib1g-dev python3 kmod cpio xz-utils rsync rustc rust-src bindgen pahole"
 
 # Modules that a guest loads to mount the host's files.
 GUEST_MODULES="fs/netfs/netfs net/9p/9pnet net/9p/9pnet_virtio fs/9p/9p fs/overlayfs/overlay"
 
-usage() { die "usage: stock.sh release | root|rust-dev|build|kdir|image RELEASE | modules KDIR OUT | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
+usage() { die "usage: stock.sh release [VARIANT [--update]] | root|rust-dev|build|kdir|image RELEASE | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
 
-# newest_release [--update]: prints a release, such as 7.3.4+deb13-amd64.
+# newest_release VARIANT [--update]: prints a release, such as 7.3.4+deb13-amd64.
 newest_release() {
-	local suite found
-	found=$(cd "$CACHE/stock" 2>/dev/null && compgen -G "$SERIES.*+deb*[0-9]-amd64/debs/linux-headers-*-amd64_*.deb" | cut -d/ -f1 | sort -V | tail -n 1) || found=
-	if [ "$found" ] && [ "${1:-}" != --update ]; then
+	local suite found suites="trixie-backports unstable" pattern="${SERIES//./\\.}\..*\+deb[0-9]+-amd64"
+	case $1 in
+	stock) ;;
+	stock-cloud | stock-rt) pattern=${pattern%amd64}${1#stock-}-amd64 ;;
+	stock-sid) suites=unstable pattern='[0-9.]+\+deb14-amd64' ;;
+	*) die "'$1' is not a variant for a distribution's kernel" ;;
+	esac
+	found=$(cd "$CACHE/stock" 2>/dev/null && compgen -G "*/debs/linux-headers-*-amd64_*.deb" | cut -d/ -f1 | grep -xE "$pattern" | sort -V | tail -n 1) || found=
+	if [ "$found" ] && [ "${2:-}" != --update ]; then
 		printf '%s\n' "$found"
 		return
 	fi
-	for suite in $SUITES; do
+	for suite in $suites; do
 		private_sources "$suite" || continue
 		private_apt "$suite" apt-get update >"$CACHE/apt/$suite/log" 2>&1 || continue
-		found=$(private_apt "$suite" apt-cache pkgnames "linux-headers-$SERIES." | sed -n 's/^linux-headers-\(.*+deb[0-9]*-amd64\)$/\1/p' |
-			sort -V | tail -n 1)
+		found=$(private_apt "$suite" apt-cache pkgnames linux-headers- | sed 's/^linux-headers-//' | grep -xE "$pattern" | sort -V | tail -n 1) || found=
 		if [ "$found" ]; then
 			printf '%s\n' "$found"
 			return
 		fi
 	done
-	die "no header package of Linux $SERIES on offer in: $SUITES"
+	die "no header package of a kernel for the variant $1 on offer in: $suites"
 }
 
 # setup RELEASE: sets the variables that the functions below use.
@@ -215,20 +220,39 @@ rust_dev() {
 		build_crates
 		rm -rf "$files"
 		rust=$files$HEADERS/rust
-		mkdir -p "$files/DEBIAN" "$rust/kernel" "$files/usr/lib/linux-kbuild-$ABI/scripts"
+		mkdir -p "$files/DEBIAN" "$rust/kernel"
 		for crate in core compiler_builtins ffi pin_init build_error bindings uapi zerocopy kernel; do
 			cp "$DIR/build/rust/lib$crate.rmeta" "$rust/"
 		done
 		for crate in macros pin_init_internal zerocopy_derive; do strip -o "$rust/lib$crate.so" "$DIR/build/rust/lib$crate.so"; done
 		cp "$DIR"/build/rust/kernel/generated_*.rs "$rust/kernel/"
-		cp "$DIR/build/scripts/target.json" "$files/usr/lib/linux-kbuild-$ABI/scripts/"
+		cp "$DIR/build/scripts/target.json" "$rust/"
 		control "$version" >"$files/DEBIAN/control"
+		share_target "$files/DEBIAN"
 		dpkg-deb --root-owner-group -Zxz -z6 --threads-max="$JOBS" -b "$files" "$deb.new" >&2
 		mv "$deb.new" "$deb"
 		rm -rf "$files"
 	fi
-	if [ ! -e "$ROOT$HEADERS/rust/libkernel.rmeta" ]; then dpkg-deb -x "$deb" "$ROOT"; fi
+	if [ ! -e "$ROOT$HEADERS/rust/libkernel.rmeta" ]; then
+		dpkg-deb -x "$deb" "$ROOT"
+		cp "$ROOT$HEADERS/rust/target.json" "$ROOT/usr/lib/linux-kbuild-$ABI/scripts/"
+	fi
 	printf '%s\n' "$deb"
+}
+
+# share_target DIR: writes scripts of the package. Kbuild looks for the target in a directory that the flavours of a kernel share,
+# where a file can be of one package only.
+share_target() {
+	local name=linux-rust-target-$ABI target=$HEADERS/rust/target.json
+	cat >"$1/postinst" <<-EOF
+		#!/bin/sh
+		update-alternatives --install /usr/lib/linux-kbuild-$ABI/scripts/target.json $name $target 10
+	EOF
+	cat >"$1/prerm" <<-EOF
+		#!/bin/sh
+		if [ "\$1" != upgrade ]; then update-alternatives --remove $name $target; fi
+	EOF
+	chmod 755 "$1"/p*
 }
 
 # control VERSION: the package's description. rustc reads only metadata of its own version.
@@ -243,6 +267,7 @@ control() {
 	Section: kernel
 	Priority: optional
 	Installed-Size: $(du -sk "$DIR/package" | cut -f1)
+	Provides: linux-rust-dev
 	Depends: linux-headers-$RELEASE (= $1), rustc (>= $rustc), rustc (<< $rustc.1)
 	Description: crates to build modules in Rust for Linux $RELEASE
 	 The metadata of the kernel's Rust crates, their procedural macros and the
@@ -314,6 +339,8 @@ build() {
 		for module in linux-binary linux-modules linux-base; do
 			dpkg-deb -x "$(fetch_package "$module-$RELEASE")" "$DIR/image" || die "cannot unpack $module-$RELEASE"
 		done
+		# The flavour cloud lacks it.
+		if ! grep -q '^CONFIG_9P_FS=' "$ROOT$HEADERS/.config"; then build_9p; fi
 		cp "$DIR/image/usr/lib/modules/$RELEASE/vmlinuz" "$IMAGE.new"
 		mv "$IMAGE.new" "$IMAGE"
 	fi
@@ -327,18 +354,17 @@ build() {
 	printf '%s\n' "$IMAGE"
 }
 
-# modules KDIR OUT: builds on the machine itself, for any distribution whose headers have the metadata of the kernel's crates.
-modules() {
-	local kdir=$1 out=$2 release
-	[ -f "$kdir/Module.symvers" ] || die "KDIR=$kdir has no headers of a kernel"
-	release=$(make -s -C "$kdir" kernelrelease)
-	! grep -qx 'CONFIG_FERROTRACE=y' "$kdir/.config" || die "the kernel $release has Ferrotrace already"
-	grep -qx 'CONFIG_RUST=y' "$kdir/.config" || die "the kernel $release has no Rust (CONFIG_RUST)"
-	[ -f "$kdir/rust/libkernel.rmeta" ] ||
-		die "KDIR=$kdir lacks the metadata of the kernel's crates; on Debian install linux-rust-dev-$release (make rust-dev)"
-	mkdir -p "$out"
-	(cd "$REPO" && our_files | rsync -rlpc --files-from=- . "$out/")
-	make -C "$kdir" -j"$JOBS" M="$(readlink -f "$out")" FERRO_BUILD="$(build_state | cut -c1-16)" modules
+# build_9p: builds 9p, by which a guest mounts the host's files, from the kernel's source.
+build_9p() {
+	local tree part to=$DIR/image/usr/lib/modules/$RELEASE/kernel symbols=
+	tree=$(source_tree)
+	for part in net fs; do
+		in_kbuild M="$tree/$part/9p" MO="$DIR/9p/$part" CONFIG_NET_9P=m CONFIG_NET_9P_VIRTIO=m CONFIG_9P_FS=m \
+			${symbols:+KBUILD_EXTRA_SYMBOLS="$symbols"} modules >"$DIR/9p.log" 2>&1 || die "9p does not build; log: $DIR/9p.log"
+		symbols=$DIR/9p/$part/Module.symvers
+		mkdir -p "$to/$part/9p"
+		find "$DIR/9p/$part" -name '*.ko' -exec strip -g {} ';' -exec xz -f {} ';' -exec mv -t "$to/$part/9p" {}.xz ';'
+	done
 }
 
 # initramfs: packs the modules that mount the host's files, and an init that mounts them and runs init.sh.
@@ -358,8 +384,7 @@ initramfs() {
 }
 
 case ${1:-} in
-release) newest_release "${2:-}" ;;
-modules) [ $# = 3 ] || usage && modules "$2" "$3" ;;
+release) newest_release "${2:-stock}" "${3:-}" ;;
 check) [ $# = 3 ] || usage && check_config "$2" "$3" && check_symbols "$2" "$3" ;;
 root | rust-dev | build | kdir | image | make | kbuild)
 	[ $# -ge 2 ] || usage

@@ -11,8 +11,10 @@
 ferrotrace-crate-dirs := rust/core rust/sys gkhi/core gkhi relay/api fast_relay/core fast_relay kprobes/api ftrace_tramp/api klog
 # A crate is there if its option is set.
 ferrotrace-crates := $(wildcard $(foreach d,$(ferrotrace-crate-dirs),$(objtree)/kernel/ferrotrace/$(d)/lib*.rmeta))
-ferrotrace-client := $(addprefix -L $(objtree)/kernel/ferrotrace/,$(ferrotrace-crate-dirs)) \
-	$(patsubst lib%.rmeta,--extern %,$(notdir $(ferrotrace-crates)))
+# In stock/ are the bindings for a kernel without our patches, and for an older one the substitute of its crate.
+ferrotrace-client := $(addprefix -L $(objtree)/kernel/ferrotrace/,$(ferrotrace-crate-dirs) stock stock/raw) \
+	$(patsubst lib%.rmeta,--extern %,$(notdir $(ferrotrace-crates))) \
+	$(addprefix --extern kernel=,$(wildcard $(objtree)/kernel/ferrotrace/stock/raw/libferro_kernel.rmeta))
 
 # $(eval $(call ferrotrace-crate,NAME)): NAME.rs, a part of a module, is also a crate for other
 # modules of this directory. The rest of that module is NAME_exports.o, which is made here. So the

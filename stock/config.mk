@@ -6,6 +6,7 @@
 #   on a patched kernel                        substitute
 #   core, sys, gkhi and klog in the image      the module ferrotrace_core (core.c), which also runs their initcalls
 #   bindings for our headers (0003)            a crate of our own, ferro_bindings (bindings.sh)
+#   items of 7.3's crate on an older kernel    a crate that adds them under that name, raw/ferro_kernel.rs; C: stock.h
 #   functions that are not exported            kernel_functions.c, under the names of kernel_functions.h
 #   hook points task_fork, task_exit (0007)    tracepoints (hook_points.c)
 #   hook point uprobe_done (0025)              fprobes (uprobe_done.c), while the point is active
@@ -22,7 +23,12 @@ CONFIG_KPROBES_RUST_EVENTS := m
 CONFIG_FTRACE_RUST_API := m
 CONFIG_FTRACE_RUST_FUNCTIONS := m
 CONFIG_JPROBES_RUST := m
+ifdef CONFIG_PREEMPT_RT
+# As dprobes/Kconfig has it.
+$(info ferrotrace: without DProbes, which a kernel with PREEMPT_RT cannot have)
+else
 CONFIG_DPROBES_RUST := m
+endif
 CONFIG_KLOG_RUST_RELAY := m
 
 # For tests: SAMPLES=m.

@@ -102,3 +102,5 @@ module_exit(core_exit);
 MODULE_LICENSE("GPL");
 MODULE_AUTHOR("Ferrotrace maintainers");
 MODULE_DESCRIPTION("Ferrotrace core, for kernels without Ferrotrace's patches");
+/* For "ferrotrace doctor". */
+MODULE_INFO(kernel, UTS_VERSION);

@@ -3,7 +3,21 @@
 #ifndef _FERROTRACE_STOCK_CORE_H
 #define _FERROTRACE_STOCK_CORE_H
 
+#include <linux/kallsyms.h>
+#include <linux/printk.h>
+#include <linux/static_call.h>
 #include <linux/types.h>
+
+/* Binds a static call to the kernel's function of this name. */
+#define BIND(call, name) ({						\
+	void *address = (void *)kallsyms_lookup_name(name);		\
+									\
+	if (address)							\
+		static_call_update(call, address);			\
+	else								\
+		pr_err("ferrotrace: the kernel has no %s\n", name);	\
+	address ? 0 : -ENOENT;						\
+})
 
 /* Returns 0 or a negative errno, and logs why. */
 int ferro_stock_kernel_functions_init(void);

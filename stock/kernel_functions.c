@@ -51,6 +51,7 @@ struct module *__module_text_address(unsigned long addr)
 		return NULL;
 	return mod;
 }
+EXPORT_SYMBOL_GPL(__module_text_address);
 
 bool is_module_address(unsigned long addr)
 {
@@ -99,11 +100,26 @@ DEFINE_STATIC_CALL_NULL(ferro_lookup_name, kallsyms_lookup_name);
 DEFINE_STATIC_CALL_NULL(ferro_ftrace_location, ftrace_location);
 DEFINE_STATIC_CALL_NULL(ferro_ftrace_location_range, ftrace_location_range);
 DEFINE_STATIC_CALL_NULL(ferro_stop_one_cpu, stop_one_cpu);
+DEFINE_STATIC_CALL_NULL(ferro_lookup_size_offset, kallsyms_lookup_size_offset);
+DEFINE_STATIC_CALL_NULL(ferro_lookup_symbol_name, lookup_symbol_name);
 
 unsigned long kallsyms_lookup_name(const char *name)
 {
 	return static_call(ferro_lookup_name)(name);
 }
+EXPORT_SYMBOL_GPL(kallsyms_lookup_name);
+
+int kallsyms_lookup_size_offset(unsigned long addr, unsigned long *size, unsigned long *offset)
+{
+	return static_call(ferro_lookup_size_offset)(addr, size, offset);
+}
+EXPORT_SYMBOL_GPL(kallsyms_lookup_size_offset);
+
+int lookup_symbol_name(unsigned long addr, char *name)
+{
+	return static_call(ferro_lookup_symbol_name)(addr, name);
+}
+EXPORT_SYMBOL_GPL(lookup_symbol_name);
 
 unsigned long ftrace_location(unsigned long ip)
 {
@@ -115,22 +131,12 @@ unsigned long ftrace_location_range(unsigned long start, unsigned long end)
 {
 	return static_call(ferro_ftrace_location_range)(start, end);
 }
+EXPORT_SYMBOL_GPL(ftrace_location_range);
 
 int stop_one_cpu(unsigned int cpu, cpu_stop_fn_t fn, void *arg)
 {
 	return static_call(ferro_stop_one_cpu)(cpu, fn, arg);
 }
-
-/* Binds a static call to the kernel's function of this name. */
-#define BIND(call, name) ({						\
-	void *address = (void *)kallsyms_lookup_name(name);		\
-									\
-	if (address)							\
-		static_call_update(call, address);			\
-	else								\
-		pr_err("ferrotrace: the kernel has no %s\n", name);	\
-	address ? 0 : -ENOENT;						\
-})
 
 int __init ferro_stock_kernel_functions_init(void)
 {
@@ -149,43 +155,9 @@ int __init ferro_stock_kernel_functions_init(void)
 	static_call_update(ferro_lookup_name, (void *)kp.addr);
 	return BIND(ferro_ftrace_location, "ftrace_location") ?:
 	       BIND(ferro_ftrace_location_range, "ftrace_location_range") ?:
-	       BIND(ferro_stop_one_cpu, "stop_one_cpu");
-}
-
-/* Parses "name+0xoffset/0xsize [module]". Returns the length of the name; 0 if there is no symbol. */
-static size_t parse_symbol(unsigned long addr, char *text, unsigned long *offset, unsigned long *size)
-{
-	char *plus;
-
-	sprint_symbol(text, addr);
-	plus = strrchr(text, '+');
-	if (!plus || sscanf(plus, "+%lx/%lx", offset, size) != 2)
-		return 0;
-	return plus - text;
-}
-
-int kallsyms_lookup_size_offset(unsigned long addr, unsigned long *size, unsigned long *offset)
-{
-	char *text = kmalloc(KSYM_SYMBOL_LEN, GFP_KERNEL);
-	bool found = text && parse_symbol(addr, text, offset, size);
-
-	kfree(text);
-	return found;
-}
-
-int lookup_symbol_name(unsigned long addr, char *name)
-{
-	char *text = kmalloc(KSYM_SYMBOL_LEN, GFP_KERNEL);
-	unsigned long offset, size;
-	size_t len;
-
-	if (!text)
-		return -ENOMEM;
-	len = min(parse_symbol(addr, text, &offset, &size), KSYM_NAME_LEN - 1);
-	memcpy(name, text, len);
-	name[len] = 0;
-	kfree(text);
-	return len ? 0 : -ERANGE;
+	       BIND(ferro_stop_one_cpu, "stop_one_cpu") ?:
+	       BIND(ferro_lookup_size_offset, "kallsyms_lookup_size_offset") ?:
+	       BIND(ferro_lookup_symbol_name, "lookup_symbol_name");
 }
 
 /* As the kernel's: 0 for a channel or a flag that it does not know. */

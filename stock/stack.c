@@ -44,7 +44,7 @@ struct user_frame {
  */
 notrace unsigned int ferro_stack_user(unsigned long *to, unsigned int size)
 {
-	const struct pt_regs *regs = task_pt_regs(current);
+	struct pt_regs *regs = task_pt_regs(current);
 	unsigned long fp = regs->bp;
 	struct user_frame frame;
 	unsigned int n = 0;

@@ -12,4 +12,9 @@
 
 #include "kernel_functions.h"
 
+/* A kernel older than 7.3 (stock.mk) has it only with lockdep. */
+#if defined(FERRO_STOCK_OLDER) && !defined(CONFIG_DEBUG_LOCK_ALLOC)
+#define __init_srcu_struct(ssp, name, key) init_srcu_struct(ssp)
+#endif
+
 #endif /* _FERROTRACE_STOCK_H */

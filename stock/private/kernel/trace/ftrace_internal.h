@@ -13,6 +13,7 @@ extern struct mutex ferro_stock_ftrace_lock;
 #define ftrace_lock ferro_stock_ftrace_lock
 
 /* Ops with data are ops like others for mainline's ftrace. */
+#undef FTRACE_OPS_FL_DATA
 #define FTRACE_OPS_FL_DATA 0
 
 /* Registering refuses ops when ftrace has failed. */

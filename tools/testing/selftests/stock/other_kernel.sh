@@ -8,7 +8,7 @@ set -euo pipefail
 
 version=$(uname -v)
 rmmod ferrotrace_core
-LC_ALL=C sed "s/${version:0:24}/#2${version:2:22}/" "$MODULE_DIR/ferrotrace_core.ko" >"$work/core.ko"
+LC_ALL=C sed "s/${version:0:24}/#2${version:2:22}/g" "$MODULE_DIR/ferrotrace_core.ko" >"$work/core.ko"
 cmp -s "$work/core.ko" "$MODULE_DIR/ferrotrace_core.ko" && bail "the module does not contain the kernel's version"
 if insmod "$work/core.ko" 2>"$work/err"; then bail "a module for another build was loaded"; fi
 grep -q 'Exec format error\|Invalid module format' "$work/err"

@@ -7,14 +7,18 @@ set -euo pipefail
 # shellcheck source=tools/testing/selftests/lib/testlib.sh
 . "$(dirname "$(readlink -f "$0")")/../lib/testlib.sh"
 
-modules="ferrotrace_core ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace ferrotrace_ftrace_functions
-	ferrotrace_jprobe ferrotrace_kprobe_events rust_dprobes clients/klog_relay samples/gkhi_fork_count"
+modules="ferrotrace_fs ferrotrace_core ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace ferrotrace_ftrace_functions
+	ferrotrace_jprobe ferrotrace_kprobe_events ferrotrace_coverage rust_dprobes clients/klog_relay samples/gkhi_fork_count"
+
+# A kernel with PREEMPT_RT has none.
+[ -e "$MODULE_DIR/rust_dprobes.ko" ] || modules=${modules/rust_dprobes /}
 
 left() {
 	local name
 	for name in $modules; do [ ! -e "/sys/module/${name##*/}" ] || echo "module $name"; done
 	grep -E ' (ferro|gkh_|klog)' /proc/kallsyms || true
 	find /sys/kernel/debug -maxdepth 1 \( -name 'ferrotrace*' -o -name gkhi -o -name klog \)
+	find /sys/kernel -maxdepth 1 -name ferrotrace
 	grep -rhE 'gkhi' /sys/devices/system/cpu/hotplug/states || true
 }
 
