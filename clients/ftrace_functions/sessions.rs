@@ -18,6 +18,7 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
+use crate::raw::fprobe::FprobeSlot;
 use crate::tracing::Tracing;
 
 /// Maximum number of functions in a session.
@@ -27,15 +28,19 @@ const FUNCTIONS_MAX: usize = 1 << 17;
 #[pin_data]
 pub(crate) struct Sessions {
     channel: Arc<Channel>,
+    /// Memory for the probe of the running session.
+    fprobe: FprobeSlot,
     #[pin]
     is_running: Mutex<bool>,
 }
 
 impl Sessions {
     pub(crate) fn new(channel: Arc<Channel>) -> Result<Arc<Self>> {
+        let fprobe = FprobeSlot::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 channel,
+                fprobe,
                 is_running <- new_mutex!(false),
             }),
             GFP_KERNEL,
@@ -161,7 +166,7 @@ impl Session {
         let writer = WriterLock::take(&self.sessions)?;
         let channel = self.sessions.channel.clone();
         let lost_before = channel.lost();
-        let tracing = Tracing::new(mode, &addresses, channel, self.reader)?;
+        let tracing = Tracing::new(mode, &addresses, channel, self.reader, self.sessions.fprobe)?;
         state.addresses = addresses;
         state.running = Some(Running {
             tracing,

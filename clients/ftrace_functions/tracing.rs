@@ -18,6 +18,7 @@ use kernel::sync::Arc;
 
 use crate::raw::fprobe::Fprobe;
 use crate::raw::fprobe::FprobeHandler;
+use crate::raw::fprobe::FprobeSlot;
 use crate::record::Record;
 use crate::record::KIND;
 
@@ -101,6 +102,7 @@ impl Tracing {
         addresses: &[usize],
         channel: Arc<Channel>,
         reader: i32,
+        slot: FprobeSlot,
     ) -> Result<Self> {
         let start = mono_fast_ns();
         let output = Output {
@@ -115,7 +117,7 @@ impl Tracing {
                 Self::Count { _tracer }
             }
             Mode::Time => {
-                let fprobe = Fprobe::register(addresses, CallTimer(output));
+                let fprobe = Fprobe::register(slot, addresses, CallTimer(output));
                 Self::Time(Deferred::new(fprobe).map_err(no_site)?)
             }
         })
