@@ -2,9 +2,10 @@
 
 //! Probes that user space adds and removes; it reads their hits from a fast relay channel.
 //!
-//! debugfs `ferrotrace_kprobe_events/` has `probes`, `format`, `lost`, and the files of the
-//! channel. `probes` takes one command a line and lists the probes, `format` describes their
-//! records. `ferrotrace probe` uses them; see `Documentation/probes.rst`.
+//! debugfs `ferrotrace_kprobe_events/` has `probes`, `totals`, `format`, `lost`, and the files of
+//! the channel. `probes` takes one command a line and lists the probes, `totals` adds up hits by
+//! keys, `format` describes the records. `ferrotrace probe` uses them; see
+//! `Documentation/probes.rst`.
 #![deny(unsafe_code)]
 
 mod debugfs;
@@ -13,6 +14,8 @@ mod format;
 mod probe;
 mod record;
 mod registry;
+mod selection;
+mod totals;
 
 use ferro_fast_relay::Channel;
 use ferro_sys::fs::debugfs::File;
@@ -24,6 +27,7 @@ use kernel::sync::Arc;
 
 use crate::debugfs::FileContent;
 use crate::debugfs::ProbesFile;
+use crate::debugfs::TotalsFile;
 use crate::registry::Probes;
 
 module! {
@@ -45,10 +49,12 @@ module! {
 }
 
 static FILES: FileTable<Shared<ProbesFile>> = FileTable::new(this_module::<KprobeEvents>());
+static TOTALS: FileTable<Shared<TotalsFile>> = FileTable::new(this_module::<KprobeEvents>());
 
 struct KprobeEvents {
     // In drop order: first the files, then the probes with the channel.
     _files: [File<Shared<ProbesFile>>; 3],
+    _totals: File<Shared<TotalsFile>>,
     _probes: Arc<Probes>,
 }
 
@@ -70,8 +76,10 @@ impl kernel::Module for KprobeEvents {
             file(c"format", 0o400, FileContent::Format)?,
             file(c"lost", 0o400, FileContent::Lost)?,
         ];
+        let totals = Shared::new(Ok(TotalsFile::new(probes.clone())))?;
         Ok(Self {
             _files: files,
+            _totals: dir.file(c"totals", 0o600, &TOTALS, totals)?,
             _probes: probes,
         })
     }

@@ -27,7 +27,10 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use zerocopy::IntoBytes;
 
+use crate::record::Area;
 use crate::record::ARGS_AT;
+use crate::totals::Key;
+use crate::totals::Totals;
 
 /// Maximum number of recorded calls in each stack.
 const CALLS_MAX: usize = 64;
@@ -38,6 +41,8 @@ pub(crate) struct Fetch {
     conditions: KVVec<Condition>,
     size: usize,
     stacks: Option<Stacks>,
+    /// Last argument, in a table with values.
+    value: Option<Arg>,
 }
 
 /// Addresses of a call chain: kernel addresses, then user-space addresses, which are in the lower
@@ -89,10 +94,10 @@ impl CallChain<'_> {
 
 impl Stacks {
     fn of(
-        args: Args<'_>,
+        args: &[Arg],
         buffers: impl FnOnce() -> Result<Arc<ChainBuffers>>,
     ) -> Result<Option<Self>> {
-        let has = |user| args.iter().any(|(_, arg)| arg.ty == Type::Stack { user });
+        let has = |user| args.iter().any(|arg| arg.ty == Type::Stack { user });
         let (kernel, user) = (has(false), has(true));
         if !kernel && !user {
             return Ok(None);
@@ -139,20 +144,6 @@ impl When {
             Self::Hit => true,
             Self::Entry => is_of_entry,
             Self::Return => !is_of_entry,
-        }
-    }
-}
-
-/// Destination of values, each at its offset, in ascending order.
-pub(crate) trait Area {
-    fn put(&mut self, at: usize, bytes: &[u8]);
-}
-
-impl<const N: usize> Area for [u8; N] {
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        let end = at.saturating_add(bytes.len());
-        if let Some(room) = self.get_mut(at..end) {
-            room.copy_from_slice(bytes);
         }
     }
 }
@@ -209,20 +200,60 @@ impl Fetch {
         text: Args<'_>,
         buffers: impl FnOnce() -> Result<Arc<ChainBuffers>>,
     ) -> Result<Self> {
-        let mut args = KVVec::new();
-        for (_, arg) in text.iter() {
+        Self::of(text.iter().map(|(_, arg)| arg), None, text, buffers)
+    }
+
+    /// Converts the arguments that are parts of the key of a table, its value, and the conditions.
+    ///
+    /// Errors: -ENOMEM; -EINVAL without a numeric argument for the value; -E2BIG if keys have no
+    /// room for the arguments.
+    pub(crate) fn for_table(
+        text: Args<'_>,
+        totals: &Totals,
+        buffers: impl FnOnce() -> Result<Arc<ChainBuffers>>,
+    ) -> Result<Self> {
+        let keys = totals.keys()?;
+        let value = match totals.value()? {
+            Some(name) => Some(text.value(keys, name).ok_or(EINVAL)?),
+            None => None,
+        };
+        let selected = text.selected(keys).map(|(_, arg)| arg);
+        let fetch = Self::of(selected, value, text, buffers)?;
+        let stacks = fetch.stacks.as_ref().map_or(0, |stacks| {
+            usize::from(stacks.kernel).saturating_add(usize::from(stacks.user))
+        });
+        match totals.has_room(fetch.size, stacks.saturating_mul(CALLS_MAX)) {
+            true => Ok(fetch),
+            false => Err(E2BIG),
+        }
+    }
+
+    /// Converts these arguments and a value, and the conditions of `text`.
+    fn of(
+        selected: impl Iterator<Item = Arg>,
+        value: Option<Arg>,
+        text: Args<'_>,
+        buffers: impl FnOnce() -> Result<Arc<ChainBuffers>>,
+    ) -> Result<Self> {
+        let (mut args, mut conditions) = (KVVec::new(), KVVec::new());
+        for arg in selected.chain(value) {
             args.push(arg, GFP_KERNEL)?;
         }
-        let mut conditions = KVVec::new();
         for condition in text.conditions() {
             conditions.push(condition, GFP_KERNEL)?;
         }
         Ok(Self {
+            stacks: Stacks::of(&args, buffers)?,
+            size: args.last().map_or(0, Arg::end),
             args,
             conditions,
-            size: text.size(),
-            stacks: Stacks::of(text, buffers)?,
+            value,
         })
+    }
+
+    /// Returns the number of bytes of the arguments.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     /// Returns true if there are no arguments and no conditions.
@@ -274,6 +305,15 @@ impl Fetch {
         now.all(|condition| {
             !when.is_now(condition.is_of_entry()) || condition.holds(&hit, duration, &HitEnv(ctx))
         })
+    }
+
+    /// Returns the number that a table adds up: the value in the key, or else the duration.
+    #[inline]
+    pub(crate) fn number(&self, totals: &Totals, key: &mut Key, duration: u64) -> u64 {
+        match &self.value {
+            Some(arg) => totals.take_value(key, arg),
+            None => duration,
+        }
     }
 
     /// Writes the values. Returns a bit for each argument that could not be read, the lowest for

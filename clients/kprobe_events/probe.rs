@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes that write their hits to the channel.
+//! Probes that write their hits to the channel, or add them up in tables.
 //!
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
@@ -25,16 +25,18 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 use crate::fetch::stacks_at;
-use crate::fetch::Area;
 use crate::fetch::CallChain;
 use crate::fetch::Fetch;
 use crate::fetch::InRecord;
 use crate::fetch::When;
 use crate::record::put_registers;
+use crate::record::Area;
 use crate::record::Head;
 use crate::record::ARGS_AT;
 use crate::record::RECORD_LEN;
 use crate::record::WITH_REGISTERS;
+use crate::totals::Key;
+use crate::totals::Totals;
 
 /// Maximum number of calls of a function that are followed at a time. A busy machine has many
 /// sleeping calls.
@@ -43,21 +45,50 @@ const MAX_ACTIVE: u32 = 128;
 /// Size of the fault bits in bytes.
 const FAULTS_SIZE: usize = size_of::<u32>();
 
+/// Destination of hits.
+#[derive(Clone)]
+pub(crate) enum Sink {
+    /// A record for each hit.
+    Channel(Arc<Channel>),
+    /// A number for each key.
+    Totals(Arc<Totals>),
+}
+
 /// Destination of the hits of one probe.
 pub(crate) struct Output {
     /// Number of the probe, also the type of its records if they have arguments.
     pub(crate) probe: u16,
     hits: Atomic<u64>,
-    channel: Arc<Channel>,
+    sink: Sink,
 }
 
 impl Output {
-    pub(crate) fn new(probe: u16, channel: Arc<Channel>) -> Self {
+    pub(crate) fn new(probe: u16, sink: Sink) -> Self {
         Self {
             probe,
             hits: Atomic::new(0),
-            channel,
+            sink,
         }
+    }
+
+    /// Adds a hit to tables, if hits of this thread count. `fill` writes `size` bytes of arguments,
+    /// and returns the fault bits and the number to add up.
+    #[inline(never)]
+    fn add(
+        &self,
+        totals: &Totals,
+        task: &TaskInfo,
+        (size, calls): (usize, Option<&CallChain<'_>>),
+        fill: impl FnOnce(&mut Key) -> (u32, u64),
+    ) {
+        if !totals.has_current() {
+            return;
+        }
+        self.hits.fetch_add(1, Relaxed);
+        let mut key = totals.key();
+        let (faults, number) = fill(&mut key);
+        let calls = calls.map_or(&[][..], CallChain::bytes);
+        totals.hit((self.probe, task), (&mut key, size, faults), calls, number);
     }
 
     #[inline(always)]
@@ -69,15 +100,19 @@ impl Output {
     /// hit has little room on its stack.
     #[inline(never)]
     fn put(&self, kind: Kind, ctx: &ProbeCtx<'_>, task: &TaskInfo, duration: u64) {
+        let channel = match &self.sink {
+            Sink::Channel(channel) => channel,
+            Sink::Totals(totals) => {
+                return self.add(totals, task, (0, None), |_| (0, duration));
+            }
+        };
         self.hits.fetch_add(1, Relaxed);
         // The channel counts the records that it loses.
-        let _ = self
-            .channel
-            .place_timed(WITH_REGISTERS, RECORD_LEN, |record| {
-                self.head(kind, ctx, task, duration).put(record);
-                put_registers(ctx, record);
-                Outcome::Commit
-            });
+        let _ = channel.place_timed(WITH_REGISTERS, RECORD_LEN, |record| {
+            self.head(kind, ctx, task, duration).put(record);
+            put_registers(ctx, record);
+            Outcome::Commit
+        });
     }
 
     /// Counts a hit and writes a record with arguments of that many bytes, followed by `calls`.
@@ -85,6 +120,7 @@ impl Output {
     #[inline(always)]
     fn put_args(
         &self,
+        channel: &Channel,
         head: impl FnOnce() -> Head,
         size: usize,
         calls: Option<&CallChain<'_>>,
@@ -97,7 +133,7 @@ impl Output {
         let len = ARGS_AT.saturating_add(end);
         self.hits.fetch_add(1, Relaxed);
         // The channel counts the records that it loses.
-        let _ = self.channel.place_timed(self.probe, len, |record| {
+        let _ = channel.place_timed(self.probe, len, |record| {
             head().put(record);
             let mut rest = InRecord::new(record);
             let faults = fill(&mut rest);
@@ -115,6 +151,8 @@ pub(crate) struct OnPoint(Output);
 
 #[vtable]
 impl ProbeHandler for OnPoint {
+    const MAY_GO_ELSEWHERE: bool = false;
+
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         self.0.put(Kind::Point, ctx, &TaskInfo::current(), 0);
         Next::Continue
@@ -166,8 +204,18 @@ impl Reader {
         calls: Option<&CallChain<'_>>,
     ) {
         let Self { output, fetch } = self;
+        let channel = match &output.sink {
+            Sink::Channel(channel) => channel,
+            Sink::Totals(totals) => {
+                let args = (fetch.size(), calls);
+                return output.add(totals, task, args, |key| {
+                    let faults = fetch.write(ctx, when, key);
+                    (faults, fetch.number(totals, key, duration))
+                });
+            }
+        };
         let head = || output.head(kind, ctx, task, duration);
-        output.put_args(head, fetch.faults_at(), calls, |area| {
+        output.put_args(channel, head, fetch.faults_at(), calls, |area| {
             fetch.write(ctx, when, area)
         });
     }
@@ -185,9 +233,19 @@ impl Reader {
     ) {
         let Self { output, fetch } = self;
         kept.faults |= fetch.write(ctx, When::Return, &mut kept.area);
+        let channel = match &output.sink {
+            Sink::Channel(channel) => channel,
+            Sink::Totals(totals) => {
+                let args = (fetch.size(), calls);
+                return output.add(totals, task, args, |key| {
+                    key.put(0, kept.area.get(..fetch.size()).unwrap_or_default());
+                    (kept.faults, fetch.number(totals, key, duration))
+                });
+            }
+        };
         let size = fetch.faults_at();
         let head = || output.head(Kind::Return, ctx, task, duration);
-        output.put_args(head, size, calls, |area| {
+        output.put_args(channel, head, size, calls, |area| {
             area.put(0, kept.area.get(..size).unwrap_or_default());
             kept.faults
         });
@@ -199,6 +257,8 @@ pub(crate) struct ReadsAtPoint(Reader);
 
 #[vtable]
 impl ProbeHandler for ReadsAtPoint {
+    const MAY_GO_ELSEWHERE: bool = false;
+
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         let Reader { output, fetch } = &self.0;
         let task = TaskInfo::current();
@@ -442,6 +502,11 @@ impl Live {
     /// Returns the probe's number.
     pub(crate) fn number(&self) -> u16 {
         self.output().probe
+    }
+
+    /// Returns true if hits are added to these tables.
+    pub(crate) fn is_of(&self, totals: &Arc<Totals>) -> bool {
+        matches!(&self.output().sink, Sink::Totals(other) if Arc::ptr_eq(other, totals))
     }
 
     /// Returns the number of hits that satisfied the conditions.

@@ -148,3 +148,17 @@ pub(crate) fn put_registers(ctx: &ProbeCtx<'_>, record: &mut Placed<'_>) {
         at = at.wrapping_add(size_of::<usize>());
     }
 }
+
+/// Destination of values, each at its offset, in ascending order.
+pub(crate) trait Area {
+    fn put(&mut self, at: usize, bytes: &[u8]);
+}
+
+impl<const N: usize> Area for [u8; N] {
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        let end = at.saturating_add(bytes.len());
+        if let Some(room) = self.get_mut(at..end) {
+            room.copy_from_slice(bytes);
+        }
+    }
+}

@@ -34,6 +34,8 @@ use crate::format;
 use crate::probe::Live;
 use crate::probe::Output;
 use crate::probe::Request;
+use crate::probe::Sink;
+use crate::totals::Totals;
 
 /// Maximum length of a line in bytes.
 const LINE_MAX: usize = 4096;
@@ -111,7 +113,7 @@ struct State {
     last: u16,
     /// Numbers of the probes by name. Includes probes that are being added.
     names: RBTree<Name, u16>,
-    /// Probes by number. This is the order in which they were added, until the numbers wrap.
+    /// Probes by number. This is the order of additions, until the numbers wrap.
     entries: RBTree<u16, NamedProbe>,
     /// Buffers for stacks, allocated for the first probe with a stack.
     buffers: Option<Arc<ChainBuffers>>,
@@ -181,15 +183,17 @@ impl Probes {
         )
     }
 
-    /// Executes command lines in their order, up to the first that fails. Returns the number of
-    /// executed bytes of `text`. Consecutive additions are registered at once; consecutive removals
-    /// wait for their handlers at once.
+    /// Executes command lines in their order, up to the first that fails. Hits of added probes go
+    /// to `sink`. Returns the number of executed bytes of `text`.
+    ///
+    /// Consecutive additions are registered at once; consecutive removals wait for their handlers
+    /// at once.
     ///
     /// Errors, of the first line: -EINVAL for an unknown command, -EEXIST, -ENOENT, -ENOMEM, -EPERM
     /// if lockdown forbids a new probe, and errors of registering.
-    pub(crate) fn run(&self, text: &[u8]) -> Result<usize> {
+    pub(crate) fn run(&self, text: &[u8], sink: &Sink) -> Result<usize> {
         let mut done = 0;
-        match self.run_lines(text, &mut done) {
+        match self.run_lines(text, sink, &mut done) {
             Ok(()) => Ok(text.len()),
             Err(error) if done == 0 => Err(error),
             Err(_) => Ok(done),
@@ -198,12 +202,12 @@ impl Probes {
 
     /// Executes the lines for [`Self::run`]. `done` is the number of executed bytes, even on an
     /// error.
-    fn run_lines(&self, text: &[u8], done: &mut usize) -> Result {
+    fn run_lines(&self, text: &[u8], sink: &Sink, done: &mut usize) -> Result {
         let mut all = lines(text).peekable();
         all.peek().ok_or(EINVAL)?;
         while all.peek().is_some() {
             let (new, ends) = leading(&mut all, added)?;
-            let (count, result) = self.add(&new);
+            let (count, result) = self.add(&new, sink);
             *done = end_of(&ends, count).unwrap_or(*done);
             result?;
             let (names, ends) = leading(&mut all, removed)?;
@@ -222,16 +226,38 @@ impl Probes {
         Ok(())
     }
 
+    /// Returns the destination of hits that need a record each.
+    pub(crate) fn channel(&self) -> Sink {
+        Sink::Channel(self.channel.clone())
+    }
+
     fn remove_all(&self) {
         let mut state = self.state.lock();
         state.names = RBTree::new();
-        let mut removed = core::mem::take(&mut state.entries);
+        let removed = core::mem::take(&mut state.entries);
         drop(state);
-        // Waits for the handlers, without the lock.
-        Live::drop_all(core::iter::from_fn(|| {
-            let (_, node) = removed.cursor_front_mut()?.remove_current();
-            Some(node.to_key_value().1.live)
-        }));
+        drop_all(removed);
+    }
+
+    /// Removes the probes with hits that are added to these tables.
+    pub(crate) fn remove_of(&self, totals: &Arc<Totals>) {
+        let mut removed = RBTree::new();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut next = state.entries.cursor_front_mut();
+        while let Some(cursor) = next {
+            let (_, entry) = cursor.current();
+            if !entry.live.is_of(totals) {
+                next = cursor.move_next();
+                continue;
+            }
+            let _ = state.names.remove(&entry.name);
+            let (rest, node) = cursor.remove_current();
+            removed.insert(node);
+            next = rest;
+        }
+        drop(guard);
+        drop_all(removed);
     }
 
     /// Removes probes, up to the first that does not exist. Returns the number of removed probes.
@@ -258,7 +284,7 @@ impl Probes {
     }
 
     /// Adds probes, up to the first that fails. Returns the number of added probes, and the error.
-    fn add(&self, all: &[NewProbe<'_>]) -> (usize, Result) {
+    fn add(&self, all: &[NewProbe<'_>], sink: &Sink) -> (usize, Result) {
         if all.is_empty() {
             return (0, Ok(()));
         }
@@ -270,7 +296,7 @@ impl Probes {
         let mut count = 0;
         // In chunks: preparing the probes after a refused one is wasted.
         for some in all.chunks(AT_ONCE) {
-            if let Err(error) = self.add_to(&mut state, some, &mut count) {
+            if let Err(error) = self.add_to(&mut state, some, sink, &mut count) {
                 return (count, Err(error));
             }
         }
@@ -278,7 +304,13 @@ impl Probes {
     }
 
     /// Adds one chunk and counts its probes in `count`.
-    fn add_to(&self, state: &mut State, some: &[NewProbe<'_>], count: &mut usize) -> Result {
+    fn add_to(
+        &self,
+        state: &mut State,
+        some: &[NewProbe<'_>],
+        sink: &Sink,
+        count: &mut usize,
+    ) -> Result {
         // Reserve first: a claimed name is then either added or removed again.
         let mut claimed = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
         let mut prepared = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
@@ -286,7 +318,7 @@ impl Probes {
         let mut result = Ok(());
         let start = state.last;
         for new in some {
-            let one = self.prepare(state, new, start);
+            let one = self.prepare(state, new, sink, start);
             let pushed = one.and_then(|(one, fetch, output)| {
                 claimed.push_within_capacity(one).map_err(|_| ENOMEM)?;
                 let rest = (new.kind, fetch, output);
@@ -330,6 +362,7 @@ impl Probes {
         &self,
         state: &mut State,
         new: &NewProbe<'_>,
+        sink: &Sink,
         start: u16,
     ) -> Result<(Claimed, Fetch, Output)> {
         let args = new.args;
@@ -340,7 +373,10 @@ impl Probes {
                 .insert(Arc::new(ChainBuffers::new()?, GFP_KERNEL)?)
                 .clone()),
         };
-        let fetch = Fetch::new(args, buffers)?;
+        let fetch = match sink {
+            Sink::Channel(_) => Fetch::new(args, buffers)?,
+            Sink::Totals(totals) => Fetch::for_table(args, totals, buffers)?,
+        };
         let symbol = CString::try_from_fmt(fmt!("{}", new.symbol))?;
         let text = match args.conditions_text() {
             "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
@@ -359,7 +395,7 @@ impl Probes {
             args: text,
             room,
         };
-        Ok((claimed, fetch, Output::new(number, self.channel.clone())))
+        Ok((claimed, fetch, Output::new(number, sink.clone())))
     }
 
     /// Returns a line for each probe. New keys may be added at the ends of lines.
@@ -388,6 +424,14 @@ impl Probes {
         text.write_fmt(fmt!("{lost}\n")).map_err(|_| ENOMEM)?;
         Ok(text.into_bytes())
     }
+}
+
+/// Drops probes. Waits for the handlers: the registry must not be locked.
+fn drop_all(mut removed: RBTree<u16, NamedProbe>) {
+    Live::drop_all(core::iter::from_fn(|| {
+        let (_, node) = removed.cursor_front_mut()?.remove_current();
+        Some(node.to_key_value().1.live)
+    }));
 }
 
 /// Takes lines as long as `of` converts them: up to the first [`None`]. Returns the results, and

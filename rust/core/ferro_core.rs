@@ -11,5 +11,6 @@
 
 pub mod blacklist_names;
 pub mod exec;
+pub mod histogram;
 pub mod insn;
 pub mod relay;

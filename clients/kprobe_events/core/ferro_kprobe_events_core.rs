@@ -10,3 +10,5 @@
 pub mod numbers;
 pub mod probe_args;
 pub mod probe_command;
+pub mod table;
+pub mod value;

@@ -9,6 +9,10 @@
 //! -*                              removes all
 //! ```
 //!
+//! The first line for a table is
+//! `by KEY,... rows=N words=N [times=1] [value=NAME [classes=1]] [pids=PID,...] [children=1]`: see
+//! [`TableCommand`].
+//!
 //! ARGS are the arguments that a hit reads, and the conditions on which it counts: see
 //! [`probe_args`](crate::probe_args).
 
@@ -84,6 +88,92 @@ impl<'a> Command<'a> {
     }
 }
 
+/// A command that makes the tables of all CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableCommand<'a> {
+    /// Parts of the key, with commas: `pid`, `comm`, and names of arguments. Others have no effect.
+    pub by: &'a str,
+    /// True to add up the times in the functions, too.
+    pub times: bool,
+    /// Argument with values to add up, in place of times.
+    pub value: Option<&'a str>,
+    /// True to count values by classes.
+    pub classes: bool,
+    /// Rows of a CPU.
+    pub rows: usize,
+    /// Maximum number of words of a key.
+    pub words: usize,
+    /// Processes and threads with hits that count, with commas.
+    pids: &'a str,
+    /// True if the hits of the reader's later children count.
+    pub children: bool,
+}
+
+impl<'a> TableCommand<'a> {
+    /// Parses a line, without its end. Returns `None` for other lines.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut words = core::str::from_utf8(line).ok()?.split([' ', '\t']);
+        if words.next() != Some("by") {
+            return None;
+        }
+        let by = words
+            .next()
+            .filter(|by| !by.is_empty() && !by.contains('='))?;
+        let (mut rows, mut key_words, mut pids) = (None, None, None);
+        let (mut times, mut children) = (None, None);
+        let (mut value, mut classes) = (None, None);
+        for word in words {
+            let (key, text) = word.split_once('=')?;
+            let is_first = match key {
+                "times" => text == "1" && times.replace(true).is_none(),
+                "value" => value.replace(text).is_none(),
+                "classes" => text == "1" && classes.replace(true).is_none(),
+                "rows" => rows.replace(number(text)?).is_none(),
+                "words" => key_words.replace(number(text)?).is_none(),
+                "pids" => pids.replace(text).is_none(),
+                "children" => text == "1" && children.replace(true).is_none(),
+                _ => false,
+            };
+            if !is_first || text.is_empty() {
+                return None;
+            }
+        }
+        let command = Self {
+            by,
+            times: times.unwrap_or(false),
+            value,
+            classes: classes.unwrap_or(false),
+            rows: rows?.try_into().ok()?,
+            words: key_words?.try_into().ok()?,
+            pids: pids.unwrap_or_default(),
+            children: children.unwrap_or(false),
+        };
+        let are_numbers = command
+            .words_of_pids()
+            .all(|pid| pid.parse::<i32>().is_ok());
+        let fits = match value {
+            Some(_) => !command.times,
+            None => !command.classes,
+        };
+        (are_numbers && fits).then_some(command)
+    }
+
+    fn words_of_pids(&self) -> impl Iterator<Item = &'a str> {
+        self.pids.split(',').filter(|pid| !pid.is_empty())
+    }
+
+    /// Returns the processes and threads with hits that count; all count if there are none, and no
+    /// children.
+    pub fn pids(&self) -> impl Iterator<Item = i32> + 'a {
+        self.words_of_pids().filter_map(|pid| pid.parse().ok())
+    }
+
+    /// Returns true if the key has this part.
+    pub fn has(&self, part: &str) -> bool {
+        self.by.split(',').any(|other| other == part)
+    }
+}
+
 /// Returns the lines of a text that are not blank, without white space at their ends, each with the
 /// number of bytes up to its end.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
@@ -103,7 +193,7 @@ fn first_word(text: &str) -> Option<(&str, &str)> {
     (!text.is_empty()).then_some(word)
 }
 
-/// Returns a probe's name, if it is valid.
+/// Returns a valid name of a probe.
 fn name(text: &str) -> Option<&str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     let good = !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(fits);
@@ -229,5 +319,41 @@ mod tests {
         assert!(line(NAME_MAX, SYMBOL_MAX));
         assert!(!line(NAME_MAX + 1, 1));
         assert!(!line(1, SYMBOL_MAX + 1));
+    }
+
+    #[test]
+    fn tables() {
+        let parse = |text: &'static str| TableCommand::parse(text.as_bytes());
+        let table = parse("by comm,n times=1 rows=0x10 words=8").unwrap();
+        assert_eq!(
+            (table.by, table.times, table.rows, table.words),
+            ("comm,n", true, 16, 8)
+        );
+        assert!(table.has("n") && table.has("comm") && !table.has("com"));
+        assert!(!table.children && table.pids().next().is_none());
+        assert!(table.value.is_none() && !table.classes);
+        let table = parse("by n value=m classes=1 rows=1 words=1").unwrap();
+        assert_eq!((table.value, table.classes), (Some("m"), true));
+        let table = parse("by pid rows=1 words=1 pids=7,9 children=1").unwrap();
+        assert!(table.children && table.pids().eq([7, 9]));
+        for bad in [
+            "by comm rows=1",
+            "by comm words=1",
+            "by rows=1 words=1",
+            "by  rows=1 words=1",
+            "by n rows=1 rows=1 words=1",
+            "by n rows=1 words=1 more=1",
+            "by n rows=1 words=1 times=0",
+            "by n rows=1 words=1 value=",
+            "by n rows=1 words=1 classes=1",
+            "by n rows=1 words=1 value=m classes=2",
+            "by n rows=1 words=1 value=m times=1",
+            "p by n rows=1 words=1",
+            "by n rows=-1 words=1",
+            "by n rows=1 words=1 pids=1,x",
+            "by n rows=1 words=1 children=2",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
     }
 }

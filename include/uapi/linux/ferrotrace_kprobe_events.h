@@ -67,4 +67,51 @@ struct ferrotrace_probe_record {
 	__u64 flags;
 };
 
+#define FERROTRACE_PROBE_TOTALS_VERSION	1
+
+/**
+ * struct ferrotrace_probe_totals - the start of the file "totals"
+ * @version: FERROTRACE_PROBE_TOTALS_VERSION
+ * @rows: number of rows that follow
+ * @left_out: hits that were not added up, as the tables were full
+ */
+struct ferrotrace_probe_totals {
+	__u32 version;
+	__u32 rows;
+	__u64 left_out;
+};
+
+/**
+ * struct ferrotrace_probe_total - a row of the file "totals"
+ * @cpu: the CPU; several rows may have one key, even on one CPU
+ * @words: number of __u64 of the key
+ * @classes: number of classes
+ * @count: number of hits
+ * @sum: sum of their times in ns, or of the magnitudes of their values
+ * @carry: the upper word of this sum
+ * @min: the least magnitude
+ * @max: the longest time, or the greatest magnitude
+ *
+ * The key follows, then for each class of times a __u64 with its number and one with the number of
+ * times. A key begins with a __u16 with its number of words, a __u16 with the probe's id and a
+ * __u32 with a bit for each argument that could not be read, the lowest for the first. Then it has
+ * the thread as a __u64, if the key has "pid"; the thread's name in two __u64, if it has "comm"; the
+ * arguments, with their alignment, up to a multiple of 8; the class of the values as a __s64, if the
+ * table has values; and the addresses of a stack. A value counts as the last argument for the bits.
+ *
+ * Class n of the first 16 has the number n. From there on, each power of two has 8 classes of the
+ * same width. The class of a negative value is that of its magnitude, with a minus. In a table of
+ * values without classes, it is -1, and the class of other values is 0.
+ */
+struct ferrotrace_probe_total {
+	__u32 cpu;
+	__u16 words;
+	__u16 classes;
+	__u64 count;
+	__u64 sum;
+	__u64 carry;
+	__u64 min;
+	__u64 max;
+};
+
 #endif /* _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H */

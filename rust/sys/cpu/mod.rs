@@ -9,6 +9,7 @@ pub mod percpu;
 pub mod preempt;
 pub mod task;
 pub mod time;
+pub mod words;
 
 use crate::bindings;
 use kernel::types::NotThreadSafe;

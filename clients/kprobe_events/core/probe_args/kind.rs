@@ -147,6 +147,16 @@ impl Type {
         }
     }
 
+    /// Returns a number of this type from a word that begins with its bytes in a record. Extends
+    /// the sign.
+    pub fn of_record(self, word: u64) -> u64 {
+        match self {
+            // These bits were taken out for the record.
+            Self::Bits { .. } => word,
+            _ => self.of_word(word),
+        }
+    }
+
     /// Returns true if numbers of this type are compared as signed.
     pub fn is_signed(self) -> bool {
         let show = Show::Signed;

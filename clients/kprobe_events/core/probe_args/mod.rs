@@ -135,6 +135,28 @@ impl<'a> Args<'a> {
         })
     }
 
+    /// Returns the arguments of the names in `keys`, which commas separate, with offsets as if
+    /// these were all arguments.
+    pub fn selected(self, keys: &'a str) -> impl Iterator<Item = (&'a str, Arg)> {
+        let is_key = move |name: &str| keys.split(',').any(|key| key == name);
+        let mut end = 0;
+        let all = self.iter().filter(move |(name, _)| is_key(name));
+        all.filter_map(move |(name, mut arg)| {
+            arg.offset = align(end, arg.ty.alignment())?;
+            end = arg.end();
+            Some((name, arg))
+        })
+    }
+
+    /// Returns the argument of this name, behind those of the names in `keys`, at a multiple of 8.
+    /// Returns `None` unless there is one with a number.
+    pub fn value(self, keys: &'a str, name: &str) -> Option<Arg> {
+        let (_, mut arg) = self.iter().find(|(other, _)| *other == name)?;
+        let end = self.selected(keys).last().map_or(0, |(_, arg)| arg.end());
+        arg.offset = align(end, 8)?;
+        (!arg.ty.is_text() && !arg.ty.is_stack()).then_some(arg)
+    }
+
     /// Returns the conditions.
     pub fn conditions(self) -> impl Iterator<Item = Condition> + 'a {
         words(self.conditions).filter_map(move |word| self.condition(word))
