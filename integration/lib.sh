@@ -196,7 +196,7 @@ pure_packages() { (cd "$REPO" && printf '%s\n' */core clients/*/core); }
 package_name() { sed -n 's/^name = "\(.*\)"/\1/p' "$REPO/$1/Cargo.toml" | head -n 1; }
 
 # The parts of the repository that belong to the kernel.
-PARTS="Kbuild Kconfig bindings.h rust gkhi relay fast_relay klog kprobes ftrace_tramp gcov dprobes clients samples include"
+PARTS="Kbuild Kconfig bindings.h rust gkhi relay fast_relay klog kprobes ftrace_tramp gcov coverage dprobes clients samples include"
 
 # part_files: every file of them that kbuild may see, relative to the repository and sorted. Build output of cargo is not
 # among them.

@@ -18,11 +18,12 @@ import sys
 
 REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CEILINGS = os.path.join(REPO, "integration/style-ceilings")
-ROOMS = ("dprobes", "klog", "kprobes", "ftrace_tramp", "gcov", "relay", "fast_relay", "gkhi", "clients", "rust", "samples", "tools/ferrotrace",
+ROOMS = ("dprobes", "klog", "kprobes", "ftrace_tramp", "gcov", "coverage", "relay", "fast_relay", "gkhi", "clients", "rust", "samples", "tools/ferrotrace",
          "tools/testing", "Documentation")
 COLUMNS = 100
 WORDS = {
-    "what": r"what(ever)?",
+    # WHAT, in capitals, is a word of the command line.
+    "what": r"(?-i:[Ww]hat(ever)?)",
     "who": r"who(m|se|ever|sever)?",
     "nobody": r"(no|some|any|every)body",
     "go-come": r"go(es|ne|ing)|c[ao]me|comes",
@@ -66,7 +67,7 @@ def modules(root, files):
         path, name, folder = todo.pop()
         for attribute, module in re.findall(r'(?:#\[path = "(.*?)"\]\s*)?^\s*(?:pub(?:\(.*?\))? )?mod (\w+);', read(name), re.M):
             choices = [attribute] if attribute else [f"{module}.rs", f"{module}/mod.rs"]
-            file = next((f for f in (os.path.join(folder, c) for c in choices) if f in files), None)
+            file = next((f for f in (os.path.normpath(os.path.join(folder, c)) for c in choices) if f in files), None)
             if file:
                 found[path + (module,)] = file
                 todo.append((path + (module,), file, os.path.join(folder, module)))

@@ -12,6 +12,7 @@
 #   hook point uprobe_done (0025)              fprobes (uprobe_done.c), while the point is active
 #   sets of ops, stubs (0012 to 0016, 0023)    mainline's ftrace: a list of ops, a search for data
 #   Rust engines (0001, 0002, 0008 to 0010)    mainline's engines; the APIs and clients run on either
+#   hook point int3 (0008), for live coverage         a call in exc_int3() is replaced (coverage.c)
 #   exporter of coverage (0009, 0022)          none: the kernel is not instrumented
 
 CONFIG_FERROTRACE_STOCK := y
@@ -30,6 +31,7 @@ else
 CONFIG_DPROBES_RUST := m
 endif
 CONFIG_KLOG_RUST_RELAY := m
+CONFIG_LIVE_COVERAGE := m
 
 # For tests: SAMPLES=m.
 CONFIG_SAMPLE_RELAY_C := $(SAMPLES)

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Cases of the selftests of live coverage that hold a session: "coverage CASE". Prints what is wrong,
+ * and fails.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/ferrotrace_coverage.h>
+
+#define DIR "/sys/kernel/debug/ferrotrace_coverage/"
+#define CALL "/sys/module/coverage_target/parameters/call"
+#define ADDRESS "/sys/module/coverage_target/parameters/address"
+#define TARGET_SIZE 18
+#define MOST 65536
+
+static int failed;
+
+#define EXPECT(condition) do {							\
+	if (!(condition)) {							\
+		printf("line %d: %s\n", __LINE__, #condition);			\
+		failed = 1;							\
+	}									\
+} while (0)
+
+/*
+ * Finds a function: that of the module, or one of the file $COVERAGE_SYMBOLS, which has names, starts and
+ * ends. (Reading /proc/kallsyms takes seconds.)
+ */
+static bool find(const char *name, uint64_t *start, uint64_t *end)
+{
+	bool is_target = !strcmp(name, "coverage_target"), is_found = false;
+	const char *from = is_target ? ADDRESS : getenv("COVERAGE_SYMBOLS");
+	FILE *file = from ? fopen(from, "r") : NULL;
+	char symbol[512];
+
+	if (file && is_target) {
+		is_found = fscanf(file, "%lx", start) == 1;
+		*end = *start + TARGET_SIZE;
+	}
+	while (file && !is_found && fscanf(file, "%511s %lx %lx", symbol, start, end) == 3)
+		is_found = !strcmp(symbol, name);
+	if (file)
+		fclose(file);
+	return is_found;
+}
+
+/* Writes to a file; returns 0 or the error. */
+static int put(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY);
+	int error = fd < 0 || write(fd, text, strlen(text)) < 0 ? errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+static int control(const char *command)
+{
+	return put(DIR "control", command);
+}
+
+/* Returns a number of the file control. */
+static long status(const char *key)
+{
+	char text[4096] = "", *at;
+	int fd = open(DIR "control", O_RDONLY);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		failed = 1;
+	close(fd);
+	for (at = text; (at = strstr(at, key)); at++)
+		if ((at == text || at[-1] == ' ' || at[-1] == '\n') && at[strlen(key)] == '=')
+			return atol(at + strlen(key) + 1);
+	return 0;
+}
+
+static int begin(void)
+{
+	return open(DIR "blocks", O_RDWR);
+}
+
+/* Writes places; returns 0 or the error. */
+static int add(int fd, uint64_t base, const uint32_t *offsets, uint32_t count)
+{
+	size_t len = sizeof(struct ferrotrace_coverage_places) + count * sizeof(*offsets);
+	struct ferrotrace_coverage_places *places = malloc(len);
+	int error;
+
+	*places = (struct ferrotrace_coverage_places) { .base = base, .count = count };
+	memcpy(places->offsets, offsets, count * sizeof(*offsets));
+	error = write(fd, places, len) == (ssize_t)len ? 0 : errno;
+	free(places);
+	return error;
+}
+
+/* Writes all addresses of a function, also those between instructions. Returns their number. */
+static uint32_t add_all(int fd, const char *name, uint64_t *start)
+{
+	static uint32_t offsets[MOST];
+	uint32_t count;
+	uint64_t end;
+
+	if (!find(name, start, &end) || end - *start > MOST) {
+		printf("no function %s\n", name);
+		exit(1);
+	}
+	for (count = 0; count < end - *start; count++)
+		offsets[count] = count;
+	EXPECT(add(fd, *start, offsets, count) == 0);
+	return count;
+}
+
+static long call(long value)
+{
+	char text[32] = "";
+	int fd;
+
+	snprintf(text, sizeof(text), "%ld", value);
+	EXPECT(put(CALL, text) == 0);
+	fd = open(CALL, O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		failed = 1;
+	close(fd);
+	return atol(text);
+}
+
+/* Compares the states of the first 18 places with a text: hit, not hit, other. */
+static bool is(int fd, const char *wanted)
+{
+	uint8_t states[18];
+	char seen[19] = "";
+	int i;
+
+	if (pread(fd, states, sizeof(states), 0) != sizeof(states))
+		return false;
+	for (i = 0; i < 18; i++)
+		seen[i] = states[i] < 2 ? '0' + states[i] : states[i] == FERROTRACE_COVERAGE_NOT_INSTRUCTION ? '.' : '?';
+	if (strcmp(seen, wanted))
+		printf("seen %s, wanted %s\n", seen, wanted);
+	return !strcmp(seen, wanted);
+}
+
+/* The instructions of coverage_target(): at 0, 1, 4, 6, 8, 12, 14, 16 and 17. */
+#define NONE	"00..0.0.0...0.0.00"
+#define ZERO	"11..1.1.0...0.1.11"
+#define OTHER	"11..1.1.1...1.0.11"
+#define BOTH	"11..1.1.1...1.1.11"
+
+static void exact(void)
+{
+	int fd = begin();
+	uint64_t start;
+
+	add_all(fd, "coverage_target", &start);
+	EXPECT(is(fd, NONE));
+	EXPECT(call(5) == 6);
+	EXPECT(is(fd, NONE));
+	EXPECT(control("arm\n") == 0);
+	EXPECT(status("armed") == status("places") - status("refused"));
+	EXPECT(is(fd, NONE));
+	EXPECT(call(0) == 0);
+	EXPECT(is(fd, ZERO));
+	usleep(100000);
+	EXPECT(status("armed") == status("places") - status("refused") - status("hit"));
+	EXPECT(call(7) == 8);
+	EXPECT(is(fd, BOTH));
+	EXPECT(control("reset\n") == 0);
+	EXPECT(is(fd, NONE));
+	EXPECT(call(-3) == -2);
+	EXPECT(is(fd, OTHER));
+	EXPECT(control("disarm\n") == 0);
+	EXPECT(status("armed") == 0);
+	EXPECT(call(0) == 0);
+	EXPECT(is(fd, OTHER));
+	EXPECT(control("arm\n") == 0);
+	EXPECT(call(0) == 0);
+	EXPECT(is(fd, BOTH));
+	close(fd);
+	EXPECT(status("places") == 0 && status("armed") == 0);
+	EXPECT(call(1) == 2);
+}
+
+static void errors(void)
+{
+	uint32_t none[] = { 0 }, twice[] = { 3, 3 }, two[] = { 0, 4 };
+	struct ferrotrace_coverage_places flags = { .count = 0, .flags = 1 };
+	uint64_t start, end;
+	int fd;
+
+	EXPECT(control("arm\n") == ENODEV);
+	EXPECT(control("reset\n") == ENODEV);
+	fd = begin();
+	EXPECT(fd >= 0);
+	EXPECT(begin() == -1 && errno == EBUSY);
+	find("vfs_read", &start, &end);
+	EXPECT(write(fd, "x", 1) == -1 && errno == EINVAL);
+	EXPECT(write(fd, &flags, sizeof(flags)) == -1 && errno == EINVAL);
+	EXPECT(add(fd, start, twice, 2) == EINVAL);
+	EXPECT(add(fd, UINT64_MAX, two, 2) == EINVAL);
+	EXPECT(add(fd, 0, none, 1) == ENOENT);
+	EXPECT(add(fd, 4096, none, 1) == ENOENT);
+	EXPECT(add(fd, (uintptr_t)&failed, none, 1) == ENOENT);
+	EXPECT(status("places") == 0);
+	EXPECT(add(fd, start, two, 2) == 0);
+	EXPECT(add(fd, start, two, 2) == EEXIST);
+	EXPECT(add(fd, start + 1, none, 1) == EEXIST);
+	EXPECT(control("arm now\n") == EINVAL);
+	EXPECT(control("arm\nnonsense\n") == EINVAL);
+	EXPECT(status("armed") == 0);
+	EXPECT(control("arm\n") == 0 && control("arm\n") == 0);
+	EXPECT(add(fd, start + 16, none, 1) == EBUSY);
+	EXPECT(control("disarm\ndisarm\n") == 0);
+	EXPECT(add(fd, start + 16, none, 1) == 0);
+	EXPECT(status("places") == 3);
+	close(fd);
+}
+
+/* Returns the state of one place. */
+static int state_of(uint64_t at)
+{
+	uint32_t offset = 0;
+	uint8_t state = 255;
+	int fd = begin();
+
+	EXPECT(add(fd, at, &offset, 1) == 0);
+	EXPECT(pread(fd, &state, 1, 0) == 1);
+	close(fd);
+	return state;
+}
+
+static void refused(void)
+{
+	static const struct {
+		const char *function;
+		int offset, state;
+	} cases[] = {
+		{ "exc_int3", 8, FERROTRACE_COVERAGE_MARKED },
+		{ "asm_exc_int3", 4, FERROTRACE_COVERAGE_MARKED },
+		{ "kprobe_int3_handler", 9, FERROTRACE_COVERAGE_MARKED },
+		{ "__SCT__cond_resched", 0, FERROTRACE_COVERAGE_NAMED },
+		{ "load_current_idt", 4, FERROTRACE_COVERAGE_NAMED },
+		{ "machine_kexec", 9, FERROTRACE_COVERAGE_OWN },
+		{ "vfs_read", 0, FERROTRACE_COVERAGE_LANDING_PAD },
+		{ "vfs_read", 4, FERROTRACE_COVERAGE_FTRACE },
+		{ "vfs_read", 5, FERROTRACE_COVERAGE_NOT_INSTRUCTION },
+		{}
+	};
+	uint64_t start, end;
+	size_t i;
+
+	for (i = 0; cases[i].function; i++) {
+		int state;
+
+		if (!find(cases[i].function, &start, &end))
+			continue;
+		state = state_of(start + cases[i].offset);
+		if (state != cases[i].state) {
+			printf("%s+%d: %d\n", cases[i].function, cases[i].offset, state);
+			failed = 1;
+		}
+	}
+}
+
+static char **names;
+
+/* Arms the named functions, prints "armed", and waits to be killed. */
+static void hold(void)
+{
+	uint64_t start;
+	int fd = begin();
+
+	for (; *names; names++)
+		add_all(fd, *names, &start);
+	EXPECT(control("arm\n") == 0);
+	puts("armed");
+	fflush(stdout);
+	pause();
+}
+
+/* Prints the code of the named functions, from /proc/kcore. */
+static void code(void)
+{
+	static uint8_t bytes[MOST];
+	uint64_t start, end;
+	Elf64_Ehdr header;
+	Elf64_Phdr part;
+	int fd = open("/proc/kcore", O_RDONLY), i;
+
+	EXPECT(pread(fd, &header, sizeof(header), 0) == sizeof(header));
+	for (; *names; names++) {
+		EXPECT(find(*names, &start, &end) && end - start <= MOST);
+		for (i = 0; i < header.e_phnum; i++) {
+			EXPECT(pread(fd, &part, sizeof(part), header.e_phoff + i * sizeof(part)) == sizeof(part));
+			if (part.p_type == PT_LOAD && start >= part.p_vaddr && end <= part.p_vaddr + part.p_memsz)
+				break;
+		}
+		EXPECT(i < header.e_phnum);
+		EXPECT(pread(fd, bytes, end - start, part.p_offset + start - part.p_vaddr) == (ssize_t)(end - start));
+		printf("%s ", *names);
+		for (i = 0; i < (int)(end - start); i++)
+			printf("%02x", bytes[i]);
+		puts("");
+	}
+	close(fd);
+}
+
+/* Calls the functions of the storm, in a process of its own: a child would inherit the session. */
+static pid_t load(void)
+{
+	pid_t pid = fork();
+	char byte;
+
+	while (!pid) {
+		int fd = open("/proc/self/stat", O_RDONLY);
+
+		if (read(fd, &byte, 1) < 0)
+			_exit(1);
+		close(fd);
+		if (!fork())
+			_exit(0);
+		wait(NULL);
+	}
+	return pid;
+}
+
+static int rounds;
+
+/* Arms, resets and disarms functions that other processes call all the time. */
+static void storm(void)
+{
+	static const char *const functions[] = {
+		"vfs_read", "vfs_open", "vfs_write", "kernel_clone", "do_exit", "schedule", "__fput", "ksys_read",
+	};
+	pid_t loads[4];
+	uint64_t start;
+	int fd, i;
+
+	for (i = 0; i < 4; i++)
+		loads[i] = load();
+	while (rounds-- > 0) {
+		fd = begin();
+		for (i = 0; i < 8; i++)
+			add_all(fd, functions[i], &start);
+		for (i = 0; i < 5; i++) {
+			EXPECT(control("arm\n") == 0);
+			usleep(2000);
+			EXPECT(control(i & 1 ? "disarm\n" : "reset\n") == 0);
+		}
+		EXPECT(status("hit") > 0 || status("armed") > 0);
+		close(fd);
+		EXPECT(status("armed") == 0);
+	}
+	for (i = 0; i < 4; i++) {
+		kill(loads[i], SIGKILL);
+		EXPECT(waitpid(loads[i], NULL, 0) == loads[i]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+		{ "exact", exact }, { "errors", errors }, { "refused", refused }, { "storm", storm },
+		{ "hold", hold }, { "code", code }, {}
+	};
+	size_t i;
+
+	rounds = argc > 2 ? atoi(argv[2]) : 10;
+	names = argv + (argc > 1 ? 2 : 1);
+	for (i = 0; cases[i].name; i++)
+		if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
+			cases[i].run();
+			return failed;
+		}
+	fprintf(stderr, "usage: coverage exact|errors|refused | storm ROUNDS | hold|code FUNCTION...\n");
+	return 2;
+}

@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Live coverage: the kernel's part. Run as root in a guest; arguments choose cases by the start of their names. Prints KTAP.
+# Functions are called by check().
+#
+# shellcheck disable=SC2317,SC2329
+set -u
+
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/testlib.sh"
+BUILD=$FERROTRACE_KDIR/selftests-coverage
+TRACING=/sys/kernel/tracing
+FUNCTIONS="vfs_read ksys_read rw_verify_area vfs_write"
+# Those of coverage.c.
+STORM="vfs_open kernel_clone do_exit schedule __fput"
+cases=("$@")
+
+load_ours ferrotrace_fs ferrotrace_core rust_kprobes ferrotrace_coverage
+load_file "$BUILD/module/coverage_target.ko"
+mountpoint -q $TRACING || mount -t tracefs tracefs $TRACING
+
+# Reading /proc/kallsyms takes seconds.
+export COVERAGE_SYMBOLS=$work/symbols
+grep -v '\[' /proc/kallsyms | LC_ALL=C sort | awk -v names="$FUNCTIONS $STORM exc_int3 asm_exc_int3 kprobe_int3_handler __SCT__cond_resched load_current_idt machine_kexec" '
+	BEGIN { split(names, list, " "); for (i in list) wanted[list[i]] = 1 }
+	name && $1 != start { print name, start, $1; name = "" }
+	$3 in wanted { name = $3; start = $1 }' >"$COVERAGE_SYMBOLS"
+
+# one NAME CMD...: a check, if it was asked for.
+one() {
+	local prefix wanted=0
+	[ ${#cases[@]} = 0 ] && wanted=1
+	for prefix in "${cases[@]}"; do if [[ $1 == "$prefix"* ]]; then wanted=1; fi; done
+	[ $wanted = 1 ] && check "$@"
+}
+
+# The code of the functions is as before each check, and no breakpoint is left.
+before() {
+	# shellcheck disable=SC2086
+	"$BUILD/coverage" code $FUNCTIONS coverage_target >"$work/before"
+}
+after() {
+	[ -e /sys/module/coverage_target ] || load_file "$BUILD/module/coverage_target.ko"
+	grep -q '^state=none places=0 armed=0 ' $DEBUGFS/ferrotrace_coverage/control || return 1
+	# shellcheck disable=SC2086
+	"$BUILD/coverage" code $FUNCTIONS >"$work/after"
+	grep -v coverage_target "$work/before" | diff - "$work/after"
+}
+clean_up() { release 2>/dev/null; }
+
+# hold FUNCTION...: arms functions, as $holder. release: ends that.
+hold() {
+	"$BUILD/coverage" hold "$@" >"$work/held" &
+	holder=$!
+	while ! grep -q armed "$work/held"; do kill -0 "$holder" || return 1; sleep 0.1; done
+}
+release() {
+	kill "$holder"
+	wait "$holder" 2>/dev/null
+	true
+}
+field() { sed -n "s/.*\b$1=\([0-9]*\).*/\1/p" $DEBUGFS/ferrotrace_coverage/control | head -n 1; }
+
+exact() { "$BUILD/coverage" exact; }
+errors() { "$BUILD/coverage" errors; }
+refused_places() { "$BUILD/coverage" refused; }
+storm() { "$BUILD/coverage" storm "$(storm_rounds 30)"; }
+
+# A process that is killed leaves nothing. The module cannot be removed before.
+killed() {
+	# shellcheck disable=SC2086
+	hold $FUNCTIONS coverage_target || return 1
+	[ "$(field armed)" -gt 100 ] || return 1
+	! rmmod ferrotrace_coverage || return 1
+	kill -9 "$holder"
+	wait "$holder"
+	true
+}
+
+# The places of a module that is unloaded are forgotten, and another module may be loaded there.
+unload() {
+	hold coverage_target || return 1
+	rmmod coverage_target && load_file "$BUILD/module/coverage_target.ko" || return 1
+	[ "$(field gone)" -gt 5 ] && [ "$(field armed)" = 0 ] || return 1
+	echo 5 >/sys/module/coverage_target/parameters/call && [ "$(cat /sys/module/coverage_target/parameters/call)" = 6 ] || return 1
+	release
+}
+
+reload() {
+	local _
+	for _ in $(seq "$(storm_rounds 20)"); do
+		# shellcheck disable=SC2086
+		hold $FUNCTIONS && release && rmmod ferrotrace_coverage && load_ours ferrotrace_coverage || return 1
+	done
+}
+
+# Tracers on the armed functions, and on the path of a hit. The reset lets all places be hit again.
+tracers() {
+	local tracer function
+	# shellcheck disable=SC2086
+	hold $FUNCTIONS || return 1
+	for function in $FUNCTIONS __rcu_read_lock irq_work_queue; do echo "$function"; done >$TRACING/set_ftrace_filter
+	for tracer in function function_graph nop; do
+		echo $tracer >$TRACING/current_tracer && echo reset >$DEBUGFS/ferrotrace_coverage/control || return 1
+		cat /proc/version >"$work/read"
+	done
+	echo >$TRACING/set_ftrace_filter
+	echo 1 >$TRACING/events/notifier/enable && echo reset >$DEBUGFS/ferrotrace_coverage/control && cat /proc/version >"$work/read"
+	echo 0 >$TRACING/events/notifier/enable
+	[ "$(field hit)" -gt 50 ] && release
+}
+
+probe() { echo "$1" >>$TRACING/kprobe_events; }
+
+# Kprobes before, during and after: at entries, at returns, and at instructions.
+kprobes() {
+	local status=0
+	probe 'p:cov_before vfs_read+9' && probe 'r:cov_return ksys_read' || return 1
+	echo 1 >$TRACING/events/kprobes/enable
+	# shellcheck disable=SC2086
+	hold $FUNCTIONS || return 1
+	[ "$(field kprobe)" -ge 1 ] || status=1
+	probe 'p:cov_entry rw_verify_area' || status=1
+	echo 1 >$TRACING/events/kprobes/cov_entry/enable
+	: >$TRACING/trace
+	cat /proc/version >"$work/read"
+	for event in cov_before cov_return cov_entry; do grep -q "$event:" $TRACING/trace || { echo "no $event"; status=1; }; done
+	[ "$(field hit)" -gt 50 ] || status=1
+	release
+	probe 'p:cov_after ksys_read+9' && echo 1 >$TRACING/events/kprobes/cov_after/enable && cat /proc/version >"$work/read" || status=1
+	grep -q cov_after: $TRACING/trace || status=1
+	echo 0 >$TRACING/events/kprobes/enable
+	echo >$TRACING/kprobe_events
+	return $status
+}
+
+for test in exact errors refused_places killed unload tracers kprobes reload storm; do one $test $test; done
+finish
