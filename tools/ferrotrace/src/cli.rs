@@ -6,6 +6,7 @@
 
 mod cov;
 mod dprobes;
+mod help;
 mod hooks;
 mod klog;
 mod manual;
@@ -15,11 +16,11 @@ mod recover;
 mod report;
 mod trace;
 mod units;
+mod verbs;
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::io;
-use std::io::IsTerminal;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,35 +31,34 @@ use anyhow::Result;
 use clap::Args;
 use clap::Parser;
 use clap::Subcommand;
-use clap::builder::PossibleValuesParser;
-use clap::builder::TypedValueParser;
 
 pub use dprobes::Classic;
 pub use dprobes::translate;
 use ferrotrace::file::IoError;
 use ferrotrace::file::is_stdout_read;
-use ferrotrace::relay::channel::Header;
+use ferrotrace::kernel_dir;
 use ferrotrace::relay::list::list;
 use ferrotrace::relay::list::table;
-use ferrotrace::relay::record;
-use ferrotrace::relay::record::record;
 use ferrotrace::relay::record::take_signals;
 use ferrotrace::relay::stat::Watch;
 use ferrotrace::signals::RUNNER;
+use ferrotrace::signals::STOPPED_RUNNER;
 use ferrotrace::signals::execute;
+use ferrotrace::signals::execute_later;
 use ferrotrace::text::printable;
 use ferrotrace::text::printable_lines;
 use units::CommandArgs;
 use units::OutputArgs;
 use units::parse_duration;
 use units::parse_interval;
-use units::parse_length;
-use units::parse_size;
 
-/// Records and decodes the kernel's traces, arms the exits on its hooks, probes it, counts and times its functions, and
-/// reports what of its code was executed.
+/// The environment variable that keeps notes on old spellings away.
+const NO_NOTES: &str = "FERROTRACE_NO_NOTES";
+
+/// Watches, counts, times and records what happens in the kernel and in programs, and reports what of the kernel's code was
+/// executed.
 #[derive(Debug, Parser)]
-#[command(name = "ferrotrace", version = env!("FERROTRACE_VERSION"))]
+#[command(name = "ferrotrace", version = env!("FERROTRACE_VERSION"), before_long_help = help::ALL)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -66,27 +66,83 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Relay channels: per-CPU buffers that a kernel client fills.
-    #[command(subcommand)]
-    Relay(Relay),
-    /// Write a recording in another format: the same as relay merge.
+    /// Show what happens at places, one line a hit, as it comes.
+    #[command(before_long_help = help::WATCH)]
+    Watch(verbs::WatchVerb),
+    /// Count hits of places by keys, live.
+    #[command(before_long_help = help::COUNT)]
+    Count(verbs::CountVerb),
+    /// Show how long functions and system calls take, live: by keys, and as a histogram.
+    #[command(before_long_help = help::TIME)]
+    Time(verbs::TimeVerb),
+    /// Count the calls that lead to places.
+    #[command(before_long_help = help::STACK)]
+    Stack(verbs::StackVerb),
+    /// Record hits, or a relay channel, for later.
+    #[command(before_long_help = help::RECORD)]
+    Record(verbs::RecordVerb),
+    /// Show a recording: its records as text or JSON, in the order of their times.
+    #[command(before_long_help = help::SHOW)]
+    Show(verbs::ShowVerb),
+    /// Write a recording in another format: a trace, a timeline, or a table.
+    #[command(before_long_help = help::EXPORT)]
     Export(merge::MergeArgs),
     /// Tables of what a recording has, or a page with a timeline.
+    #[command(before_long_help = help::REPORT)]
     Report(report::ReportArgs),
     /// Write a recording of what a channel in memory that survives a reboot had when the kernel died.
+    #[command(before_long_help = help::RECOVER)]
     Recover(recover::RecoverArgs),
-    /// Log the messages of the kernel's klog() and klog_printk().
-    Klog(klog::KlogArgs),
-    /// Hooks in the kernel, and the exits that are called where they fire.
-    Hooks(hooks::HooksArgs),
-    /// Probes on instructions of the running kernel, and on returns of its functions.
-    Probe(probe::ProbeArgs),
-    /// Calls of the running kernel's functions.
-    Trace(trace::TraceArgs),
-    /// Probe programs: what to do, and to log, where the kernel or a process comes by.
-    Dprobes(dprobes::DprobesArgs),
     /// Coverage: which lines and functions a kernel that counts them has executed.
+    #[command(before_long_help = help::COV)]
     Cov(cov::CovArgs),
+    /// The state of things in the kernel: probes, hooks, channels, probe programs, klog.
+    #[command(subcommand, before_long_help = help::KERNEL)]
+    Kernel(Kernel),
+    /// The old spelling of "record relay:...", "kernel relay" and "show".
+    #[command(subcommand, hide = true)]
+    Relay(Relay),
+    /// The old spelling of "kernel klog".
+    #[command(hide = true)]
+    Klog(klog::KlogArgs),
+    /// The old spelling of "kernel hooks".
+    #[command(hide = true)]
+    Hooks(hooks::HooksArgs),
+    /// The old spelling of "watch", "count", "time" and "kernel probes".
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
+    /// The old spelling of "count", "time" and "record".
+    #[command(hide = true)]
+    Trace(trace::TraceArgs),
+    /// The old spelling of "watch", "record" and "kernel dprobes".
+    #[command(hide = true)]
+    Dprobes(dprobes::DprobesArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum Kernel {
+    /// Probes that stay until they are removed.
+    Probes(probe::StateArgs),
+    /// Hooks in the kernel, and the exits that are called where they fire.
+    #[command(mut_subcommand("watch", |watch| watch.mut_arg("count", |arg| arg.short(None))))]
+    Hooks(hooks::HooksArgs),
+    /// Relay channels: per-CPU buffers that a kernel client fills.
+    #[command(subcommand)]
+    Relay(KernelRelay),
+    /// Probe programs that are loaded.
+    Dprobes(dprobes::DprobesArgs),
+    /// Log the messages of the kernel's klog() and klog_printk().
+    #[command(mut_arg("n_subbufs", |arg| arg.short(None)))]
+    Klog(klog::KlogArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum KernelRelay {
+    /// Find the channels that there are.
+    List(ListArgs),
+    /// Show the sizes and the counters of a channel: how full it is, and what was lost.
+    #[command(mut_arg("count", |arg| arg.short(None)))]
+    Stat(StatArgs),
 }
 
 /// What this program and `make install-tools` call, and no user: in no help, page or completion.
@@ -96,6 +152,9 @@ pub enum Internal {
     /// Becomes a command, with the signals that were blocked while it was started.
     #[command(name = RUNNER)]
     Execute(CommandArgs),
+    /// The same, once it is continued.
+    #[command(name = STOPPED_RUNNER)]
+    ExecuteLater(CommandArgs),
     /// Writes the man pages and the completions below a directory.
     #[command(name = manual::NAME)]
     Manual(manual::ManualArgs),
@@ -104,13 +163,16 @@ pub enum Internal {
 impl Internal {
     /// Returns true if the first argument is an internal command.
     pub fn is_meant(first: &OsStr) -> bool {
-        [RUNNER, manual::NAME].iter().any(|name| first == *name)
+        [RUNNER, STOPPED_RUNNER, manual::NAME]
+            .iter()
+            .any(|name| first == *name)
     }
 
     /// Runs the command. Returns the exit status.
     pub fn run(self) -> Result<u8> {
         match self {
-            Internal::Execute(args) => Ok(run_command(&args.command)),
+            Internal::Execute(args) => Ok(run_command(&args.command, execute)),
+            Internal::ExecuteLater(args) => Ok(run_command(&args.command, execute_later)),
             Internal::Manual(args) => args.run().map(|()| 0),
         }
     }
@@ -140,36 +202,11 @@ struct RecordArgs {
     /// Write into OUT even if it is not empty.
     #[arg(short, long)]
     force: bool,
-    /// Use read(2) instead of mmap.
-    #[arg(long)]
-    read: bool,
     /// Stop after this time; otherwise on SIGINT or SIGTERM, or when the channel is closed.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Bytes at the start of each sub-buffer that hold its padding, instead of a control file.
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "0",
-        value_parser = PossibleValuesParser::new(["0", "4", "8"]).try_map(parse_header)
-    )]
-    header: Header,
-    /// Leave the unfinished sub-buffer at the end to a later reader (mmap and --header only).
-    #[arg(long)]
-    no_partial: bool,
-    /// Write through the page cache, which takes bursts that the disk cannot; otherwise large
-    /// pieces of fast channels bypass it.
-    #[arg(long)]
-    buffered: bool,
-    /// For a fast channel: how many unread bytes of a CPU to wait for; 0 for a sub-buffer.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    watermark: Option<u64>,
-    /// Bytes in a sub-buffer, where DIR/subbuf_size does not say it.
-    #[arg(short = 'b', long, value_name = "SIZE", value_parser = parse_length)]
-    subbuf_size: Option<usize>,
-    /// Sub-buffers of each CPU, where DIR/n_subbufs does not say it.
-    #[arg(short = 'n', long, value_name = "N")]
-    n_subbufs: Option<usize>,
+    #[command(flatten)]
+    options: verbs::ChannelArgs,
     /// Show no rate while recording.
     #[arg(short, long)]
     quiet: bool,
@@ -210,36 +247,74 @@ struct StatArgs {
     output: OutputArgs,
 }
 
-fn parse_header(text: String) -> Result<Header, String> {
-    text.parse()
-        .ok()
-        .and_then(Header::from_len)
-        .ok_or_else(|| "not 0, 4 or 8".to_owned())
-}
-
 impl Cli {
     /// Runs the command. Returns the exit status, which is that of the user's command if one was run.
     pub fn run(self) -> Result<u8> {
         let done = match self.command {
-            Command::Relay(Relay::Record(args)) => return args.run(),
-            Command::Klog(args) => return args.run(),
-            Command::Probe(args) => return args.run(),
-            Command::Trace(args) => return args.run(),
-            Command::Hooks(args) => return args.run(),
-            Command::Dprobes(args) => return args.run(),
-            Command::Relay(Relay::List(args)) => args.run(),
+            Command::Watch(args) => return args.run(),
+            Command::Count(args) => return args.run(),
+            Command::Time(args) => return args.run(),
+            Command::Stack(args) => return args.run(),
+            Command::Record(args) => return args.run(),
+            Command::Kernel(Kernel::Klog(args)) => return args.run(),
+            Command::Kernel(Kernel::Hooks(args)) => return args.run(),
+            Command::Kernel(Kernel::Dprobes(args)) => return args.run(),
+            Command::Kernel(Kernel::Probes(args)) => args.run(),
+            Command::Kernel(Kernel::Relay(KernelRelay::List(args))) => args.run(),
+            Command::Kernel(Kernel::Relay(KernelRelay::Stat(args))) => args.run(),
+            Command::Show(args) => args.run(),
             Command::Export(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Recover(args) => args.run(),
-            Command::Relay(Relay::Stat(args)) => args.run(),
-            Command::Relay(Relay::Merge(args)) => args.run(),
             Command::Cov(args) => args.run(),
+            Command::Relay(Relay::Record(args)) => {
+                note("relay record", "record relay:DIR/NAME");
+                return args.run();
+            }
+            Command::Klog(args) => {
+                note("klog", "kernel klog");
+                return args.run();
+            }
+            // These say it themselves.
+            Command::Probe(args) => return args.run(),
+            Command::Trace(args) => return args.run(),
+            Command::Hooks(args) => {
+                note("hooks", "kernel hooks");
+                return args.run();
+            }
+            Command::Dprobes(args) => {
+                note("dprobes", args.new_spelling());
+                return args.run();
+            }
+            Command::Relay(Relay::List(args)) => {
+                note("relay list", "kernel relay list");
+                args.run()
+            }
+            Command::Relay(Relay::Stat(args)) => {
+                note("relay stat", "kernel relay stat");
+                args.run()
+            }
+            Command::Relay(Relay::Merge(args)) => {
+                note("relay merge", "show or export");
+                args.run()
+            }
         };
         done.map(|()| 0)
     }
 }
 
-fn run_command(command: &[OsString]) -> u8 {
+/// Says once how an old spelling is written now, unless the environment has FERROTRACE_NO_NOTES.
+fn note(old: &str, new: &str) {
+    if std::env::var_os(NO_NOTES).is_none() {
+        // There is nowhere left to report it if this fails.
+        let _ = writeln!(
+            io::stderr(),
+            "ferrotrace: note: {old} is an old spelling; the next version has only: ferrotrace {new}"
+        );
+    }
+}
+
+fn run_command(command: &[OsString], execute: fn(&[OsString]) -> (u8, io::Error)) -> u8 {
     let (status, error) = execute(command);
     let program = command.first().cloned().unwrap_or_default();
     // There is nowhere left to report it if this fails.
@@ -280,40 +355,22 @@ fn warn(text: &str) {
 impl RecordArgs {
     fn run(self) -> Result<u8> {
         let signals = take_signals()?;
-        let options = record::Options {
+        let recording = verbs::ChannelRecording {
             channel: self.channel,
-            output: self.output.clone(),
+            output: self.output,
             force: self.force,
-            read: self.read,
-            header: self.header,
-            partial: !self.no_partial,
             duration: self.duration,
-            buffered: self.buffered,
-            watermark: self.watermark,
-            subbuf_size: self.subbuf_size,
-            n_subbufs: self.n_subbufs,
-            quiet: self.quiet || !io::stderr().is_terminal(),
+            quiet: self.quiet,
+            summary: verbs::Summary::of(self.json, false),
             command: self.command.command,
         };
-        let metadata = record(&options, &signals)?;
-        let status = signals.finish()?;
-        for cpu in &metadata.cpus {
-            for warning in &cpu.tally.warnings {
-                warn(&format!("cpu {}: {warning}", cpu.cpu));
-            }
-        }
-        if self.json {
-            print(&format!("{}\n", serde_json::to_string_pretty(&metadata)?))?;
-        } else {
-            print(&record::summary(&metadata, &self.output))?;
-        }
-        Ok(status)
+        self.options.record(recording, &signals)
     }
 }
 
 impl ListArgs {
     fn run(self) -> Result<()> {
-        let channels = list(&self.dir)?;
+        let channels = list(&kernel_dir::find(self.dir, "ferrotrace_core"))?;
         self.output.redirect()?;
         let text = match self.json {
             true => {

@@ -10,14 +10,11 @@
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
-use std::fs::DirBuilder;
 use std::fs::File;
 use std::io;
-use std::io::Read;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -36,7 +33,9 @@ use nix::unistd::symlinkat;
 use nix::unistd::unlinkat;
 use thiserror::Error;
 
-use crate::file::is_of_length;
+use crate::file::contents;
+use crate::trusted_path::PathError;
+use crate::trusted_path::Walk;
 
 /// A directory that cannot be written to.
 #[derive(Debug, Error)]
@@ -55,6 +54,12 @@ pub enum DirectoryError {
     /// It is a link, which another user may have made.
     #[error("{}: a symbolic link, which is not followed: name the directory that it leads to", .0.display())]
     Link(PathBuf),
+    /// A directory before it is a link that another user may have put there.
+    #[error(transparent)]
+    Above(PathError),
+    /// Any user could replace what is written.
+    #[error("{}: exists, and all users can write to it", .0.display())]
+    Shared(PathBuf),
     /// Another user could replace what is written.
     #[error("{}: exists and belongs to another user ({uid})", path.display())]
     Foreign {
@@ -142,42 +147,65 @@ impl Directory {
             Access::Private => 0o700,
             Access::Usual => 0o777,
         };
-        let exists = match DirBuilder::new().mode(mode).create(path) {
-            Ok(()) => false,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => true,
-            Err(error) => return Err(failed(error)),
+        let of_path = |error| match error {
+            PathError::Io(source) => failed(source),
+            link @ PathError::Link { .. } => DirectoryError::Above(link),
         };
-        let at = OFlag::O_DIRECTORY;
-        let fd = match openat(AT_FDCWD, path, flags(at), Mode::empty()) {
+        let mut walk = Walk::new(path, false).map_err(failed)?;
+        let name = &*walk.last_name().map_err(of_path)?;
+        let exists = match mkdirat(walk.dir(), name, Mode::from_bits_truncate(mode)) {
+            Ok(()) => false,
+            Err(Errno::EEXIST) => true,
+            Err(errno) => return Err(failed(errno.into())),
+        };
+        let at = flags(OFlag::O_DIRECTORY);
+        let fd = match openat(walk.dir(), name, at, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::ENOTDIR | Errno::ELOOP) => {
-                return Err(match path.is_symlink() {
-                    true => DirectoryError::Link(path.into()),
-                    false => DirectoryError::NotADirectory(path.into()),
+                let found = walk.look(name).map(|found| found.metadata());
+                return Err(match found {
+                    Ok(Ok(found)) if found.is_symlink() => DirectoryError::Link(path.into()),
+                    _ => DirectoryError::NotADirectory(path.into()),
                 });
             }
             Err(errno) => return Err(failed(errno.into())),
         };
         let file = File::from(fd);
-        let uid = file.metadata().map_err(failed)?.uid();
+        let metadata = file.metadata().map_err(failed)?;
+        let uid = metadata.uid();
         if uid != geteuid().as_raw() && !force {
             return Err(DirectoryError::Foreign {
                 path: path.into(),
                 uid,
             });
         }
+        if exists && !force && metadata.mode() & 0o1002 == 0o002 {
+            return Err(DirectoryError::Shared(path.into()));
+        }
         let directory = Self {
             fd: file.into(),
             path: path.into(),
             access,
         };
-        if exists && !force && !directory.names().map_err(failed)?.is_empty() {
+        // One that was just created may be another by now.
+        if !force && !directory.names().map_err(failed)?.is_empty() {
             return Err(DirectoryError::NotEmpty {
                 path: path.into(),
                 can_force,
             });
         }
         Ok(directory)
+    }
+
+    /// Opens a directory to write to, which is created with those above it if they are missing.
+    pub fn create_all(path: &Path) -> Result<Self, PathError> {
+        let dir = Walk::new(path, true)?.enter_all()?;
+        let fd = openat(&dir, ".", flags(OFlag::O_DIRECTORY), Mode::empty())?;
+        Ok(Self {
+            fd,
+            path: path.into(),
+            access: Access::Usual,
+        })
     }
 
     /// Opens a directory in this one, which is created if it does not exist.
@@ -230,10 +258,7 @@ impl Directory {
 
     /// Returns all of a file, unless it is longer than `most` bytes.
     pub fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let file = self.open_file(name.as_ref())?;
-        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-        is_of_length(bytes, most)
+        contents(self.open_file(name.as_ref())?, most)
     }
 
     /// Creates a file in the place of what has the name.

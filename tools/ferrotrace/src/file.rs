@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io;
 use std::io::Read;
 use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,19 +17,19 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::AT_FDCWD;
 use nix::fcntl::OFlag;
 use nix::fcntl::openat;
-use nix::fcntl::readlinkat;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
 use nix::poll::poll;
 use nix::sys::stat::Mode;
-use nix::sys::statfs::PROC_SUPER_MAGIC;
-use nix::sys::statfs::fstatfs;
 use nix::unistd::geteuid;
 use thiserror::Error;
+
+use crate::trusted_path::PathError;
+use crate::trusted_path::Target;
+use crate::trusted_path::Walk;
 
 /// Failed operation on a file.
 #[derive(Debug, Error)]
@@ -42,6 +44,25 @@ pub struct IoError {
 }
 
 impl IoError {
+    /// Returns the error of a failed operation: `denied` of the path if permission is lacking.
+    pub fn or_denied<E: From<Self>>(
+        denied: fn(PathBuf) -> E,
+        action: &'static str,
+        path: &Path,
+        source: io::Error,
+    ) -> E {
+        let path = path.into();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => denied(path),
+            _ => Self {
+                action,
+                path,
+                source,
+            }
+            .into(),
+        }
+    }
+
     /// Standard output cannot be written: the file that it is, if it is one.
     pub fn stdout(source: io::Error) -> Self {
         let file = std::fs::read_link("/proc/self/fd/1").ok();
@@ -71,40 +92,38 @@ pub fn is_stdout_read() -> bool {
 /// Returns all of a file, unless it is longer than `most` bytes: the path of a user may lead to a
 /// device.
 pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = File::open(path)?;
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    is_of_length(bytes, most)
+    contents(File::open(path)?, most)
 }
 
-/// Returns all of a regular file, unless it is longer than `most` bytes. A FIFO does not make it
-/// wait.
+/// Returns all of a regular file, or of a block device, unless it is longer than `most` bytes. A
+/// FIFO does not make it wait.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlag::O_NONBLOCK.bits();
-    let mut file = File::options().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
     }
-    if metadata.len() > most {
-        return Err(too_long(most));
-    }
+    contents(file, most)
+}
+
+/// Returns all of an open file, unless it is longer than `most` bytes.
+pub(crate) fn contents(file: File, most: u64) -> io::Result<Vec<u8>> {
+    let check = |len: u64| match len > most {
+        true => {
+            let what = format!("longer than {most} bytes");
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
+        }
+        false => Ok(()),
+    };
+    let len = file.metadata()?.len();
+    check(len)?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    // Without the room it is taken as it is needed.
+    let _ = bytes.try_reserve(usize::try_from(len).unwrap_or(0));
+    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    check(u64::try_from(read).unwrap_or(u64::MAX))?;
     Ok(bytes)
-}
-
-fn too_long(most: u64) -> io::Error {
-    let what = format!("longer than {most} bytes");
-    io::Error::new(io::ErrorKind::FileTooLarge, what)
-}
-
-/// Returns the bytes if they are not more than `most`.
-pub(crate) fn is_of_length(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
-    match u64::try_from(bytes.len()).is_ok_and(|len| len <= most) {
-        true => Ok(bytes),
-        false => Err(too_long(most)),
-    }
 }
 
 /// A file that cannot be written.
@@ -113,14 +132,9 @@ pub enum CreateError {
     /// It holds something.
     #[error("{}: exists and is not empty (--force writes over it)", .0.display())]
     NotEmpty(PathBuf),
-    /// It is a link of another user, who may have put it where this user's file was to be.
-    #[error("{}: a symbolic link of another user ({uid}), which is not followed", path.display())]
-    Link {
-        /// The link.
-        path: PathBuf,
-        /// Its owner.
-        uid: u32,
-    },
+    /// It, or a directory before it, is a link that another user may have put there.
+    #[error(transparent)]
+    Link(PathError),
     /// It is another user's file, or has another name as well.
     #[error("{}: exists, and {of}; remove it first", path.display())]
     Foreign {
@@ -139,67 +153,65 @@ pub enum CreateError {
     },
 }
 
-/// The most links that lead to a file, as for the kernel.
-const LINKS: usize = 40;
+/// How often a file may be replaced, and a link followed, while it is being created.
+const TRIES: usize = 100;
 
 /// Creates the file at `path`. A file that holds something is written over only with `force`;
 /// devices and FIFOs hold nothing.
 ///
-/// In a directory where others can create files, one of them may have put something in its place:
-/// only links of root and of this user are followed, and a file of another user, or one that has
-/// other names, is not written to unless it is chosen by `force`.
+/// No other user can redirect it: [`Walk`] says which links are followed. A file of another user is
+/// not written to unless `force` chooses it, and one with other names never is.
 pub fn create(path: &Path, force: bool) -> Result<File, CreateError> {
     let failed = |source| CreateError::Io {
         path: path.into(),
         source,
     };
-    let mut at = path.to_path_buf();
-    for _ in 0..LINKS {
-        match File::create_new(&at) {
-            Ok(file) => return Ok(file),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
-            // In a directory where only what exists may be written to.
-            Err(_) if at.symlink_metadata().is_ok() => (),
-            Err(error) => return Err(failed(error)),
-        }
-        let open = |flags: OFlag| {
-            let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-            openat(AT_FDCWD, &at, flags, Mode::empty()).map(File::from)
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Err(failed(Errno::EISDIR.into()));
+    }
+    let of_path = |error| match error {
+        PathError::Io(source) => failed(source),
+        link @ PathError::Link { .. } => CreateError::Link(link),
+    };
+    let mut walk = Walk::new(path, false).map_err(failed)?;
+    for _ in 0..TRIES {
+        let name = walk.last_name().map_err(of_path)?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let refused = match openat(walk.dir(), &*name, flags, Mode::from_bits_truncate(0o666)) {
+            Ok(fd) => return Ok(fd.into()),
+            Err(errno) => errno,
         };
-        match open(OFlag::O_WRONLY) {
-            Ok(file) => return overwrite(file, path, force),
-            Err(Errno::ELOOP) => (),
-            Err(errno) => return Err(failed(errno.into())),
-        }
-        // By its descriptor: the owner and the place that it leads to are those of one link.
-        let link = match open(OFlag::O_PATH) {
-            Ok(link) => link,
-            Err(Errno::ENOENT) => continue,
+        let found = match walk.look(&name) {
+            Ok(found) => found,
+            Err(Errno::ENOENT) if refused == Errno::EEXIST => continue,
+            // A directory where only what exists may be written to is no error before this.
+            Err(Errno::ENOENT) => return Err(failed(refused.into())),
             Err(errno) => return Err(failed(errno.into())),
         };
-        let metadata = link.metadata().map_err(failed)?;
-        if !metadata.is_symlink() {
-            continue;
+        if !found.metadata().map_err(failed)?.is_symlink() {
+            let same = format!("/proc/self/fd/{}", found.as_raw_fd());
+            let open = || File::options().write(true).open(same);
+            return overwrite(&found, open, path, force);
         }
-        if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
-            return Err(CreateError::Link {
-                path: path.into(),
-                uid: metadata.uid(),
-            });
+        if let Target::OpenFile = walk.follow(&name, &found).map_err(of_path)? {
+            let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+            let file = openat(walk.dir(), &*name, flags, Mode::empty()).map(File::from);
+            let file = file.map_err(|errno| failed(errno.into()))?;
+            let same = file.try_clone().map_err(failed)?;
+            return overwrite(&file, || Ok(same), path, force);
         }
-        if fstatfs(&link).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC) {
-            // Such as /proc/self/fd/1: it leads to an open file, which need not have a path.
-            let file = File::options().write(true).open(&at).map_err(failed)?;
-            return overwrite(file, path, force);
-        }
-        let to = readlinkat(&link, "").map_err(|errno| failed(errno.into()))?;
-        at = at.parent().unwrap_or(Path::new("")).join(to);
     }
     Err(failed(Errno::ELOOP.into()))
 }
 
-/// Empties a file that exists, if it may be written over.
-fn overwrite(file: File, path: &Path, force: bool) -> Result<File, CreateError> {
+/// Opens and empties a file that exists, if it may be written over. A FIFO of another user makes
+/// nothing wait.
+fn overwrite(
+    found: &File,
+    open: impl FnOnce() -> io::Result<File>,
+    path: &Path,
+    force: bool,
+) -> Result<File, CreateError> {
     let failed = |source| CreateError::Io {
         path: path.into(),
         source,
@@ -208,11 +220,11 @@ fn overwrite(file: File, path: &Path, force: bool) -> Result<File, CreateError> 
         path: path.into(),
         of,
     };
-    let metadata = file.metadata().map_err(failed)?;
+    let metadata = found.metadata().map_err(failed)?;
     let kind = metadata.file_type();
     let is_device = !kind.is_file() && !kind.is_fifo();
     if is_device {
-        return Ok(file);
+        return open().map_err(failed);
     }
     if kind.is_file() && metadata.len() > 0 && !force {
         return Err(CreateError::NotEmpty(path.into()));
@@ -225,6 +237,7 @@ fn overwrite(file: File, path: &Path, force: bool) -> Result<File, CreateError> 
             "has other names as well, which may be another user's work",
         ));
     }
+    let file = open().map_err(failed)?;
     if kind.is_file() {
         file.set_len(0).map_err(failed)?;
     }
@@ -306,7 +319,11 @@ mod tests {
             symlink(dir.path().join("none"), &link).unwrap();
             assert!(other(&link));
             let error = create(&link, true);
-            assert!(matches!(error, Err(CreateError::Link { uid: 65534, .. })));
+            let link = PathError::Link {
+                path: link,
+                by: Some(65534),
+            };
+            assert_eq!(error.unwrap_err().to_string(), link.to_string());
             assert!(!dir.path().join("none").exists());
         }
     }

@@ -6,6 +6,7 @@
 
 mod cli;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io;
 use std::io::IsTerminal;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use ferrotrace::text::printable;
 use ferrotrace::text::printable_lines;
 
 /// As which command this was called.
@@ -26,7 +28,8 @@ fn is_called(name: &str) -> bool {
 /// The command line as `T`. One that is not understood ends the program with status 2, and a message that begins
 /// like all others.
 fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> T {
-    let error = match T::try_parse_from(args) {
+    let args: Vec<_> = args.into_iter().collect();
+    let error = match T::try_parse_from(&args) {
         Ok(parsed) => return parsed,
         Err(error) => error,
     };
@@ -34,10 +37,18 @@ fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> T {
         // The help or the version.
         error.exit();
     }
-    let text = error.render();
-    let text = match io::stderr().is_terminal() {
+    // The message has words of the command line, such as names of files that a shell has put there.
+    // In those, the message's own colours could not be told from commands for a terminal.
+    let shown: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+    let shown: Vec<_> = shown.iter().map(|arg| printable(arg)).collect();
+    let is_plain = shown.iter().all(|arg| matches!(arg, Cow::Borrowed(_)));
+    let text = match (is_plain, T::try_parse_from(shown.iter().map(|arg| &**arg))) {
+        (false, Err(shown)) => shown.render(),
+        _ => error.render(),
+    };
+    let text = match io::stderr().is_terminal() && is_plain {
         true => text.ansi().to_string(),
-        false => text.to_string(),
+        false => printable_lines(&text.to_string()).into_owned(),
     };
     // There is nowhere left to report it if this fails.
     let _ = io::stderr().write_all(text.replacen("error:", "ferrotrace:", 1).as_bytes());

@@ -1,14 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What somebody may have meant who gave a name that there is not: of a function, an event, a command, a register.
+//! Suggestions for unknown names of functions, events, commands and registers.
 
 #![deny(unsafe_code)]
+
+use std::fmt;
+
+/// Names for a message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Names(pub Vec<String>);
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 20;
+        if self.0.is_empty() {
+            return f.write_str("none at all");
+        }
+        let first = self.0.get(..MOST).unwrap_or(&self.0);
+        f.write_str(&first.join(", "))?;
+        match self.0.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
 
 /// Names that are offered in place of one.
 const OFFERED: usize = 3;
 
-/// The names that are most like `name`: what a compiler has made of a function (`f.isra.0`), or else those that differ by as few letters
-/// as any, if these are few, whatever their case, or else those that contain it or that it contains, the nearest in length first.
+/// Returns the known names that are most like `name`.
+///
+/// A compiler's variant of a function (`f.isra.0`) is first. Next are names that differ by a few
+/// letters: those with the fewest. Last are names that contain it, or are a part of it, the nearest
+/// in length first.
 pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let most = match name.len() {
         0..=2 => 1,
@@ -49,7 +73,7 @@ pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<Str
         .collect()
 }
 
-/// The question which of these it was: "did you mean a or b?". `None` if there are none.
+/// Returns the question "did you mean a or b?", or `None` without names.
 pub fn did_you_mean(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }

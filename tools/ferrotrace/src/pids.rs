@@ -18,6 +18,8 @@ pub fn are_those_of_records() -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Pids {
     named: Vec<i32>,
+    /// This process, if it is not wanted.
+    own: Option<i32>,
     /// Threads that were looked up, and whether they are of one of the processes.
     known: HashMap<i32, bool>,
 }
@@ -27,21 +29,40 @@ impl Pids {
     pub fn new(named: Vec<i32>) -> Self {
         Self {
             named,
+            own: None,
             known: HashMap::new(),
         }
+    }
+
+    /// Leaves out this process unless it is named, if records have its number.
+    #[must_use]
+    pub fn without_own(self) -> Self {
+        let own = are_those_of_records().then(|| nix::unistd::getpid().as_raw());
+        Self { own, ..self }
+    }
+
+    /// Returns the numbers that the user has named.
+    pub fn numbers(&self) -> &[i32] {
+        &self.named
     }
 
     /// Returns true if the thread belongs to these processes. The first record of a thread looks it
     /// up in `/proc`; an exited thread is not found there.
     pub fn contain(&mut self, thread: i32) -> bool {
-        if self.named.is_empty() || self.named.contains(&thread) {
+        if self.named.contains(&thread) {
             return true;
         }
-        let named = &self.named;
+        let (named, own) = (&self.named, self.own);
+        if named.is_empty() && own.is_none() {
+            return true;
+        }
+        let is_of = |pid: i32| Path::new(&format!("/proc/{pid}/task/{thread}")).exists();
         *self.known.entry(thread).or_insert_with(|| {
-            named
-                .iter()
-                .any(|pid| Path::new(&format!("/proc/{pid}/task/{thread}")).exists())
+            if named.is_empty() {
+                !own.is_some_and(is_of)
+            } else {
+                named.iter().any(|pid| is_of(*pid))
+            }
         })
     }
 }
@@ -63,5 +84,17 @@ mod tests {
         assert!(pids.contain(1));
         assert!(!pids.contain(thread()));
         assert!(Pids::default().contain(thread()));
+        let own = nix::unistd::getpid().as_raw();
+        let mut others = Pids {
+            own: Some(own),
+            ..Pids::default()
+        };
+        assert!(!others.contain(thread()));
+        assert!(others.contain(1));
+        let mut named = Pids {
+            own: Some(own),
+            ..Pids::new(vec![own])
+        };
+        assert!(named.contain(own) && named.contain(thread()));
     }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SIGINT, SIGTERM and SIGHUP as a file descriptor, so that one `poll` waits for everything, and a command that runs as long as
-//! something is recorded, whose end is one more reason to stop.
+//! SIGINT, SIGTERM and SIGHUP as a file descriptor, so that one `poll` waits for everything.
+//!
+//! A command can run while something is recorded; its end is one more reason to stop.
 
 #![deny(unsafe_code)]
 
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
@@ -23,18 +25,26 @@ use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
 use nix::poll::poll;
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
+use nix::sys::signal::raise;
 use nix::sys::signalfd::SfdFlags;
 use nix::sys::signalfd::SignalFd;
+use nix::sys::wait::WaitPidFlag;
+use nix::sys::wait::WaitStatus;
+use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use thiserror::Error;
 
 /// The subcommand that [`StopSignals::run`] runs of this program: see [`execute`].
 pub const RUNNER: &str = "run-command";
 
-/// A command that cannot be run meanwhile, as this program cannot be started once more.
+/// The subcommand that [`StopSignals::prepare`] runs: see [`execute_later`].
+pub const STOPPED_RUNNER: &str = "run-stopped-command";
+
+/// A command that cannot be started: it needs a second process of this program.
 #[derive(Debug, Error)]
 #[error("the command cannot be started")]
 pub struct CommandError(#[from] io::Error);
@@ -48,6 +58,8 @@ pub struct StopSignals {
     fd: SignalFd,
     mask: SigSet,
     child: RefCell<Option<Child>>,
+    /// True while the command waits for [`StopSignals::release`].
+    is_stopped: Cell<bool>,
 }
 
 impl StopSignals {
@@ -56,7 +68,8 @@ impl StopSignals {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGINT);
         mask.add(Signal::SIGTERM);
-        // The terminal has gone: what is in the kernel for it goes as well. Not with nohup: what is blocked is not ignored.
+        // Without its terminal, a command ends and removes its probes. Under nohup it goes on: a
+        // blocked signal would not be ignored.
         if !is_hangup_ignored() {
             mask.add(Signal::SIGHUP);
         }
@@ -67,24 +80,65 @@ impl StopSignals {
             fd,
             mask,
             child: RefCell::new(None),
+            is_stopped: Cell::new(false),
         })
     }
 
-    /// Runs a command, whose end counts as a signal from then on. Its standard output is `stdout`, or that of this process.
-    /// Nothing is run if `command` is empty.
+    /// Runs a command, whose end counts as a signal from then on. Its standard output is `stdout`,
+    /// or that of this process. Nothing is run if `command` is empty.
     ///
-    /// A process inherits blocked signals, so that it is this program that is run, to unblock them and become the command.
+    /// A process inherits blocked signals. So a second process of this program unblocks them, and
+    /// becomes the command.
     pub fn run(&self, command: &[OsString], stdout: Option<OwnedFd>) -> io::Result<()> {
         if command.is_empty() {
             return Ok(());
         }
-        let mut runner = Command::new(std::env::current_exe()?);
-        runner.arg(RUNNER).arg("--").args(command);
+        self.spawn(RUNNER, command, stdout).map(|_| ())
+    }
+
+    fn spawn(
+        &self,
+        runner: &str,
+        command: &[OsString],
+        stdout: Option<OwnedFd>,
+    ) -> io::Result<Pid> {
+        let mut child = Command::new(std::env::current_exe()?);
+        child.arg(runner).arg("--").args(command);
         if let Some(stdout) = stdout {
-            runner.stdout(stdout);
+            child.stdout(stdout);
         }
-        *self.child.borrow_mut() = Some(runner.spawn()?);
-        Ok(())
+        let child = child.spawn()?;
+        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+        *self.child.borrow_mut() = Some(child);
+        Ok(Pid::from_raw(pid))
+    }
+
+    /// Starts a command up to its exec, which waits for [`StopSignals::release`]. Returns the
+    /// process that becomes the command. Its end counts as a signal.
+    pub fn prepare(&self, command: &[OsString], stdout: Option<OwnedFd>) -> io::Result<Pid> {
+        let pid = self.spawn(STOPPED_RUNNER, command, stdout)?;
+        self.is_stopped.set(true);
+        match waitpid(pid, Some(WaitPidFlag::WUNTRACED))? {
+            WaitStatus::Stopped(..) => Ok(pid),
+            _ => {
+                // The process has been reaped.
+                self.is_stopped.set(false);
+                *self.child.borrow_mut() = None;
+                Err(io::Error::other("it ended before its exec"))
+            }
+        }
+    }
+
+    /// Lets the prepared command go on.
+    pub fn release(&self) -> io::Result<()> {
+        self.is_stopped.set(false);
+        match self.child.borrow().as_ref() {
+            Some(child) => {
+                let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+                Ok(kill(Pid::from_raw(pid), Signal::SIGCONT)?)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns true if there is a command and it has exited.
@@ -95,8 +149,8 @@ impl StopSignals {
             .is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Ends the command by SIGTERM if it is still running. Returns its exit status, 128 and the signal if that ended it, or
-    /// 0 if there is no command.
+    /// Ends the command by SIGTERM if it is still running. Returns its exit status, 128 and the
+    /// signal if that ended it, or 0 if there is no command.
     pub fn finish(&self) -> io::Result<u8> {
         let Some(mut child) = self.child.borrow_mut().take() else {
             return Ok(0);
@@ -113,7 +167,7 @@ impl StopSignals {
         Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
     }
 
-    /// Takes a signal that has arrived, and returns whether there was one. Afterwards the signals
+    /// Takes a signal that has arrived, and returns true if there was one. From then on signals
     /// have their usual effect, so that a second Ctrl-C ends a command that is slow to finish.
     pub fn take(&self) -> nix::Result<bool> {
         while let Some(info) = self.fd.read_signal()? {
@@ -127,13 +181,13 @@ impl StopSignals {
         Ok(false)
     }
 
-    /// The same, where it is only asked whether to go on.
+    /// Returns true if a signal has arrived, and takes it. An error counts as none.
     pub fn has_come(&self) -> bool {
         self.take().unwrap_or(false)
     }
 
-    /// Waits for a signal, at most until `until`, or as long as `PollTimeout` allows. Returns
-    /// whether one came.
+    /// Waits for a signal, at most until `until`, or as long as `PollTimeout` allows. Returns true
+    /// if one has arrived.
     pub fn wait(&self, until: Instant) -> nix::Result<bool> {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
         // Rounded up: a timeout of 0 ms just before the end would spin.
@@ -166,13 +220,20 @@ impl AsFd for StopSignals {
 
 impl Drop for StopSignals {
     fn drop(&mut self) {
+        if self.is_stopped.get() {
+            // Nothing else continues it, and it has done nothing.
+            if let Some(mut child) = self.child.borrow_mut().take() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
         // Nothing can be done if this fails.
         let _ = self.mask.thread_unblock();
     }
 }
 
-/// Becomes the command, with no signal blocked. Returns only if that fails: the exit status that a shell would have, and
-/// why.
+/// Becomes the command, with no signal blocked. Returns only if that fails: with the exit status
+/// that a shell would have, and the error.
 pub fn execute(command: &[OsString]) -> (u8, io::Error) {
     let Some((program, args)) = command.split_first() else {
         return (127, io::ErrorKind::NotFound.into());
@@ -184,5 +245,17 @@ pub fn execute(command: &[OsString]) -> (u8, io::Error) {
     match error.kind() {
         io::ErrorKind::NotFound => (127, error),
         _ => (126, error),
+    }
+}
+
+/// Becomes the command as [`execute`], but not before it is continued.
+pub fn execute_later(command: &[OsString]) -> (u8, io::Error) {
+    // If the program that has started this dies, nothing continues it.
+    let stopped = set_pdeathsig(Signal::SIGKILL)
+        .and_then(|()| raise(Signal::SIGSTOP))
+        .and_then(|()| set_pdeathsig(None));
+    match stopped {
+        Ok(()) => execute(command),
+        Err(errno) => (126, errno.into()),
     }
 }

@@ -20,6 +20,7 @@ fn run(program: &Path, args: &[&str], dir: &Path) -> (Option<i32>, String, Strin
     } = Command::new(program)
         .args(args)
         .current_dir(dir)
+        .env("FERROTRACE_NO_NOTES", "1")
         .output()
         .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -82,7 +82,9 @@ fn commands() -> Commands {
 fn one_name_for_one_thing() {
     // DProbes keeps the options of version 5.
     let all = commands();
-    let others = all.iter().filter(|(name, _)| !name.starts_with("dprobes"));
+    let others = all
+        .iter()
+        .filter(|(name, _)| !name.starts_with("kernel dprobes"));
     let mut shorts = BTreeMap::<String, BTreeMap<Option<char>, Vec<String>>>::new();
     let mut longs = BTreeMap::<char, BTreeMap<String, Vec<String>>>::new();
     for (name, flags) in others {
@@ -97,6 +99,13 @@ fn one_name_for_one_thing() {
                     .push(name.clone());
             }
         }
+    }
+    // -n is a number of hits, or of records; -b of klog is an old letter.
+    if let Some(of_short) = longs.get_mut(&'n') {
+        of_short.remove("limit");
+    }
+    if let Some(of_long) = shorts.get_mut("subbuf-size") {
+        of_long.remove(&Some('b'));
     }
     shorts.retain(|_, of_long| of_long.len() > 1);
     longs.retain(|_, of_short| of_short.len() > 1);
@@ -128,23 +137,23 @@ fn options_are_where_they_belong() {
         );
     };
     let live = [
-        "probe watch",
-        "probe count",
-        "probe time",
-        "trace functions",
-        "hooks watch",
-        "dprobes watch",
+        "watch",
+        "count",
+        "time",
+        "stack",
+        "kernel hooks watch",
+        "kernel dprobes watch",
     ];
-    let recording = ["relay record", "trace record", "dprobes record", "klog"];
+    let recording = ["record", "kernel klog"];
     let showing = [
-        "relay list",
-        "relay stat",
-        "relay merge",
+        "kernel relay list",
+        "kernel relay stat",
+        "show",
         "export",
-        "hooks list",
-        "probe list",
-        "dprobes query",
-        "dprobes getvars",
+        "kernel hooks list",
+        "kernel probes list",
+        "kernel dprobes query",
+        "kernel dprobes getvars",
         "cov report",
         "recover",
     ];
@@ -159,34 +168,26 @@ fn options_are_where_they_belong() {
     has(
         "interval",
         &[
-            "relay stat",
-            "hooks watch",
-            "probe count",
-            "probe time",
-            "trace functions",
+            "kernel relay stat",
+            "kernel hooks watch",
+            "count",
+            "time",
+            "stack",
         ],
     );
-    has(
-        "pid",
-        &[
-            "probe watch",
-            "probe count",
-            "probe time",
-            "trace functions",
-        ],
-    );
+    has("pid", &["watch", "count", "time", "stack"]);
     has(
         "wall",
         &[
-            "relay merge",
+            "show",
             "export",
-            "probe watch",
-            "dprobes watch",
-            "hooks watch",
+            "watch",
+            "kernel dprobes watch",
+            "kernel hooks watch",
         ],
     );
     for size in ["subbuf-size", "n-subbufs"] {
-        has(size, &["relay record", "klog"]);
+        has(size, &["record", "kernel klog"]);
     }
     // A command that writes a file overwrites one only with --force.
     for name in with(&all, "output") {

@@ -29,6 +29,7 @@ mod hooks;
 mod klog;
 mod manual;
 mod merge;
+mod other_users;
 mod overwrite;
 mod probe;
 mod record;

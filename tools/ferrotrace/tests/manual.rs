@@ -48,7 +48,7 @@ fn every_command_has_a_page() {
     let man = dir.path().join("man/man1");
     let mut expected = BTreeSet::new();
     names(&[], &mut expected);
-    assert!(expected.contains("ferrotrace-relay-record.1"));
+    assert!(expected.contains("ferrotrace-kernel-relay-stat.1"));
     let found: BTreeSet<_> = fs::read_dir(&man)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -56,13 +56,25 @@ fn every_command_has_a_page() {
     assert_eq!(found, expected);
     for name in &found {
         let text = fs::read_to_string(man.join(name)).unwrap();
-        for part in [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION"] {
+        let parts = [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION"];
+        let more = [
+            ".SH EXAMPLES",
+            ".SH \"EXIT STATUS\"",
+            ".SH FILES",
+            ".SH \"SEE ALSO\"",
+        ];
+        for part in parts.into_iter().chain(more) {
             assert!(text.contains(part), "{name}: {part}");
         }
     }
-    let text = fs::read_to_string(man.join("ferrotrace-relay-record.1")).unwrap();
+    let text = fs::read_to_string(man.join("ferrotrace-record.1")).unwrap();
     assert!(
-        text.contains("watermark") && text.contains("ferrotrace relay record"),
+        text.contains("watermark") && text.contains("ferrotrace record"),
+        "{text}"
+    );
+    let text = fs::read_to_string(man.join("ferrotrace-doctor.1")).unwrap();
+    assert!(
+        text.contains("exit status") && !text.contains("root DIR"),
         "{text}"
     );
 }
@@ -79,8 +91,9 @@ fn a_shell_completes() {
         );
         stdout(&succeed(Command::new("bash").args(["-c", &script])))
     };
-    assert_eq!(complete("ferrotrace relay", "rec"), "record\n");
-    assert_eq!(complete("ferrotrace relay merge", "--form"), "--format\n");
+    assert_eq!(complete("ferrotrace", "rec"), "record recover\n");
+    assert_eq!(complete("ferrotrace kernel relay", "st"), "stat\n");
+    assert_eq!(complete("ferrotrace export", "--form"), "--format\n");
     assert!(!complete("ferrotrace", "''").contains("run-command"));
     for file in [
         "zsh/site-functions/_ferrotrace",

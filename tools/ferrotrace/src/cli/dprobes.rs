@@ -16,7 +16,7 @@ use clap::Parser;
 use clap::Subcommand;
 
 use ferrotrace::dprobes::control::Control;
-use ferrotrace::modprobe;
+use ferrotrace::kernel_dir;
 
 use args::ApplyArgs;
 use args::BuildArgs;
@@ -24,10 +24,13 @@ use args::CheckArgs;
 use args::GetVarsArgs;
 use args::InsertArgs;
 use args::QueryArgs;
-use args::RecordArgs;
+pub(super) use args::RecordArgs;
 use args::RemoveArgs;
-use args::WatchArgs;
+pub(super) use args::WatchArgs;
 pub use classic::translate;
+
+/// The directory of the module.
+const DIR: &str = "/sys/kernel/debug/ferrotrace_dprobes";
 
 #[derive(Debug, Args)]
 pub struct DprobesArgs {
@@ -37,7 +40,7 @@ pub struct DprobesArgs {
     #[arg(
         long,
         value_name = "DIR",
-        default_value = "/sys/kernel/debug/ferrotrace_dprobes",
+        default_value = DIR,
         global = true
     )]
     dir: PathBuf,
@@ -76,6 +79,22 @@ enum Command {
     Check(CheckArgs),
 }
 
+/// Shows what programs log.
+pub(super) fn watch(args: WatchArgs) -> Result<u8> {
+    run::watch(
+        args,
+        &Control::new(kernel_dir::find(DIR.into(), "rust_dprobes")),
+    )
+}
+
+/// Records what programs log.
+pub(super) fn record(args: RecordArgs) -> Result<u8> {
+    run::record(
+        args,
+        &Control::new(kernel_dir::find(DIR.into(), "rust_dprobes")),
+    )
+}
+
 impl Classic {
     /// Runs the command.
     pub fn run(self) -> Result<u8> {
@@ -84,9 +103,17 @@ impl Classic {
 }
 
 impl DprobesArgs {
+    /// How the command is written with the verbs.
+    pub fn new_spelling(&self) -> &'static str {
+        match self.command {
+            Command::Watch(_) => "watch FILE.dp",
+            Command::Record(_) => "record FILE.dp",
+            _ => "kernel dprobes",
+        }
+    }
+
     pub fn run(self) -> Result<u8> {
-        modprobe::load_if_missing(&self.dir, "rust_dprobes");
-        let control = Control::new(self.dir);
+        let control = Control::new(kernel_dir::find(self.dir, "rust_dprobes"));
         let done = match self.command {
             Command::Insert(args) => run::insert(args, &control),
             Command::Remove(args) => run::remove(&args.names, &control),

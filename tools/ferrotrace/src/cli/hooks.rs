@@ -25,6 +25,7 @@ use ferrotrace::hooks::select::Target;
 use ferrotrace::hooks::select::only;
 use ferrotrace::hooks::table::Table;
 use ferrotrace::hooks::watch::Watch;
+use ferrotrace::kernel_dir;
 use ferrotrace::signals::CommandError;
 use ferrotrace::signals::StopSignals;
 
@@ -113,7 +114,7 @@ struct Document<'a> {
 
 impl HooksArgs {
     pub fn run(self) -> Result<u8> {
-        let registry = Registry::new(self.dir);
+        let registry = Registry::new(kernel_dir::find(self.dir, "ferrotrace_core"));
         let done = match self.command {
             Command::List(args) => args.run(&registry),
             Command::Arm(args) => Ok(registry.set(Action::Arm, &args.targets)?),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use ferrotrace::kernel_dir;
 use ferrotrace::relay::klog::Options;
 use ferrotrace::relay::klog::klog;
 use ferrotrace::relay::record::take_signals;
@@ -66,7 +67,7 @@ impl KlogArgs {
         let signals = take_signals()?;
         let summary = klog(
             &Options {
-                dir: self.dir,
+                dir: kernel_dir::find(self.dir, "klog_relay"),
                 output: self.output,
                 per_cpu: self.per_cpu,
                 subbuf_size: self.subbuf_size,

@@ -4,7 +4,7 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
+use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -14,6 +14,9 @@ use clap::Args;
 use clap::Command;
 use clap::CommandFactory;
 use clap_complete::Shell;
+use clap_mangen::roff::Roff;
+use clap_mangen::roff::bold;
+use clap_mangen::roff::roman;
 
 use ferrotrace::directory::Directory;
 
@@ -36,7 +39,7 @@ const SHELLS: [(Shell, &str, &str); 3] = [
 
 /// Creates a directory with those above it.
 fn create(dir: &Path) -> Result<Directory> {
-    let made = fs::create_dir_all(dir).and_then(|()| Directory::open(dir));
+    let made = Directory::create_all(dir);
     made.with_context(|| format!("{}: cannot be created", dir.display()))
 }
 
@@ -45,16 +48,62 @@ fn write(dir: &Directory, name: &str, text: &[u8]) -> Result<()> {
     written.with_context(|| format!("{}: cannot be written", dir.path().join(name).display()))
 }
 
+/// Writes the sections that clap lacks. `above` is the command with this subcommand.
+fn sections(command: &Command, name: &str, above: &Command, text: &mut Vec<u8>) -> io::Result<()> {
+    let words = name.replace('-', " ");
+    let own = command.get_before_long_help().map(ToString::to_string);
+    let examples = match own
+        .as_deref()
+        .and_then(|own| own.strip_prefix("Examples:\n"))
+    {
+        Some(examples) => examples.to_owned(),
+        None => format!("  {words} --help"),
+    };
+    let mut page = Roff::new();
+    page.control("SH", ["EXAMPLES"]).control("nf", []);
+    for line in examples.lines() {
+        page.text([roman(line)]);
+    }
+    page.control("fi", []).control("SH", ["EXIT STATUS"]);
+    for line in super::help::EXIT_STATUS {
+        page.control("PP", []).text([roman(line)]);
+    }
+    page.control("SH", ["FILES"]);
+    for (file, what) in super::help::FILES {
+        page.control("TP", [])
+            .text([bold(file)])
+            .text([roman(what)]);
+    }
+    let others = command.get_subcommands().map(|one| (name.to_owned(), one));
+    let parent = name.rsplit_once('-').map_or(name, |(parent, _)| parent);
+    let beside = above.get_subcommands().map(|one| (parent.to_owned(), one));
+    let related = others.chain(beside).filter(|(_, one)| !one.is_hide_set());
+    let mut related: Vec<_> = related
+        .map(|(of, one)| format!("{of}-{}(1)", one.get_name()))
+        .filter(|page| *page != format!("{name}(1)"))
+        .collect();
+    related.insert(0, "ferrotrace(1)".to_owned());
+    related.retain(|page| name != "ferrotrace" || page != "ferrotrace(1)");
+    related.dedup();
+    page.control("SH", ["SEE ALSO"])
+        .text([roman(related.join(", "))]);
+    page.to_writer(text)
+}
+
 /// The page of `command`, called `name`, and those of its subcommands.
-fn pages(command: &Command, name: &str, dir: &Directory) -> Result<()> {
-    for subcommand in command.get_subcommands() {
+fn pages(command: &Command, name: &str, above: &Command, dir: &Directory) -> Result<()> {
+    let shown = |one: &&Command| !one.is_hide_set();
+    for subcommand in command.get_subcommands().filter(shown) {
         let name = format!("{name}-{}", subcommand.get_name());
-        pages(subcommand, &name, dir)?;
+        pages(subcommand, &name, command, dir)?;
     }
     let named = command.clone().display_name(name.to_owned());
+    // The examples have a section of their own.
+    let named = named.before_long_help("").before_help("");
     let page = clap_mangen::Man::new(named).title(name.to_owned());
     let mut text = Vec::new();
     page.render(&mut text)?;
+    sections(command, name, above, &mut text)?;
     write(dir, &format!("{name}.1"), &text)
 }
 
@@ -63,7 +112,7 @@ impl ManualArgs {
         let man = create(&self.dir.join("man/man1"))?;
         let mut built = super::Cli::command().disable_help_subcommand(true);
         built.build();
-        pages(&built, "ferrotrace", &man)?;
+        pages(&built, "ferrotrace", &built, &man)?;
         for (shell, dir, file) in SHELLS {
             let dir = create(&self.dir.join(dir))?;
             let mut text = Vec::new();

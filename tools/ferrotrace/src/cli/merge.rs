@@ -19,6 +19,7 @@ use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
 use nix::sys::resource::setrlimit;
 
+use ferrotrace::clock::Seconds;
 use ferrotrace::export::chrome::Chrome;
 use ferrotrace::export::firefox::Firefox;
 use ferrotrace::export::parquet::Parquet;
@@ -27,7 +28,6 @@ use ferrotrace::file::create;
 use ferrotrace::merge::ctf::Ctf;
 use ferrotrace::merge::ctf::Version;
 use ferrotrace::merge::lines::Lines;
-use ferrotrace::merge::lines::Seconds;
 use ferrotrace::merge::recording::Recording;
 use ferrotrace::merge::run::Counts;
 use ferrotrace::merge::run::MergeError;
@@ -35,6 +35,7 @@ use ferrotrace::merge::run::Selection;
 use ferrotrace::merge::run::merge;
 use ferrotrace::merge::run::warnings;
 use ferrotrace::merge::sink::Sink;
+use ferrotrace::text::stdout;
 
 use super::print;
 use super::warn;
@@ -59,7 +60,7 @@ pub struct MergeArgs {
     #[arg(short, long, requires = "output")]
     force: bool,
     /// Write only the first N records; the counts are still those of all.
-    #[arg(short, long, value_name = "N")]
+    #[arg(short = 'n', short_alias = 'l', long, value_name = "N")]
     limit: Option<u64>,
     /// Show dates and times (UTC) instead of the time since the machine was started; with json, both.
     #[arg(long)]
@@ -170,6 +171,35 @@ pub fn open(dir: &Path) -> Result<Recording> {
 }
 
 impl MergeArgs {
+    /// Lines of text, or of JSON, on standard output.
+    pub fn lines(
+        recording: PathBuf,
+        json: bool,
+        limit: Option<u64>,
+        wall: bool,
+        selection: SelectionArgs,
+    ) -> Self {
+        Self {
+            recording,
+            format: Format::Text,
+            json,
+            output: None,
+            force: false,
+            limit,
+            wall,
+            selection,
+        }
+    }
+
+    /// The same to a file, if there is one.
+    pub fn to(self, output: Option<PathBuf>, force: bool) -> Self {
+        Self {
+            output,
+            force,
+            ..self
+        }
+    }
+
     pub fn run(self) -> Result<()> {
         let selection = self.selection.selection(self.limit)?;
         let recording = open(&self.recording)?;
@@ -214,7 +244,7 @@ impl MergeArgs {
                 let name = path.display().to_string();
                 (Box::new(create(path, self.force)?), name)
             }
-            None => (Box::new(io::stdout()), "standard output".to_owned()),
+            None => (stdout(), "standard output".to_owned()),
         };
         let out = BufWriter::with_capacity(64 << 10, out);
         let mut sink: Box<dyn Sink> = match format {

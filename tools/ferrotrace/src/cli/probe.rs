@@ -4,7 +4,7 @@
 
 #![deny(unsafe_code)]
 
-mod summary;
+pub(super) mod summary;
 
 use std::collections::HashSet;
 use std::io;
@@ -22,6 +22,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use ferrotrace::clock::wall_offset;
+use ferrotrace::lockdown;
 use ferrotrace::pids::Pids;
 use ferrotrace::probes::error::Error;
 use ferrotrace::probes::kernel::Kernel;
@@ -41,7 +42,9 @@ use ferrotrace::probes::watch::remove_abandoned;
 use ferrotrace::probes::watch::watch;
 use ferrotrace::relay::record::take_signals;
 use ferrotrace::signals::StopSignals;
+use ferrotrace::tracepoints::resolve::Tracepoint;
 
+use super::note;
 use super::print as print_text;
 use super::units::CommandArgs;
 use super::units::OutputArgs;
@@ -82,13 +85,13 @@ enum Command {
 
 /// Where the names of parameters and members come from.
 #[derive(Debug, Args)]
-struct TypesArgs {
+pub(super) struct TypesArgs {
     /// A file with the kernel's types as BTF, instead of the running kernel's.
     #[arg(long, value_name = "FILE", conflicts_with = "vmlinux")]
-    btf: Option<PathBuf>,
+    pub(super) btf: Option<PathBuf>,
     /// A kernel with debugging information (DWARF), the one that runs, or one of its modules.
     #[arg(long, value_name = "FILE")]
-    vmlinux: Option<PathBuf>,
+    pub(super) vmlinux: Option<PathBuf>,
 }
 
 impl TypesArgs {
@@ -102,7 +105,7 @@ impl TypesArgs {
 }
 
 #[derive(Debug, Args)]
-struct AddArgs {
+pub(super) struct AddArgs {
     /// Probe the return of the functions.
     #[arg(short, long = "return")]
     returns: bool,
@@ -128,10 +131,10 @@ struct AddArgs {
 
 /// How many probes there may be.
 #[derive(Debug, Args)]
-struct ManyArgs {
+pub(super) struct ManyArgs {
     /// Do not ask whether patterns are to stand for more than 1000 functions.
     #[arg(long)]
-    yes: bool,
+    pub(super) yes: bool,
 }
 
 impl ManyArgs {
@@ -161,7 +164,7 @@ impl ManyArgs {
 }
 
 #[derive(Debug, Args)]
-struct ListArgs {
+pub(super) struct ListArgs {
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -170,7 +173,7 @@ struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-struct RemoveArgs {
+pub(super) struct RemoveArgs {
     /// The probes.
     #[arg(value_name = "NAME", required_unless_present = "all", value_parser = parse_name)]
     names: Vec<String>,
@@ -181,48 +184,63 @@ struct RemoveArgs {
 
 /// What all commands have that read hits.
 #[derive(Debug, Args)]
-struct ReadArgs {
+pub(super) struct ReadArgs {
     #[command(flatten)]
-    types: TypesArgs,
+    pub(super) types: TypesArgs,
     #[command(flatten)]
-    many: ManyArgs,
+    pub(super) many: ManyArgs,
     /// Print one JSON object on each line.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Stop after this time.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<Duration>,
+    pub(super) duration: Option<Duration>,
     /// Take only hits of this process, or of this thread; it can be repeated.
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(0..))]
-    pids: Vec<i32>,
+    pub(super) pids: Vec<i32>,
     #[command(flatten)]
-    output: OutputArgs,
+    pub(super) output: OutputArgs,
     #[command(flatten)]
-    command: CommandArgs,
+    pub(super) command: CommandArgs,
+    #[arg(skip)]
+    pub(super) verb: Verb,
+}
+
+/// Additions for the verbs.
+#[derive(Debug, Default)]
+pub(super) struct Verb {
+    /// Tracepoints and system calls.
+    pub(super) tracepoints: Vec<Tracepoint>,
+    /// True if the kernel counts the hits of others.
+    pub(super) is_counted: bool,
+    /// True for a verb: it has one word for loss, and counts the hits of its command alone.
+    pub(super) is_verb: bool,
+    /// Say nothing of what is done, and print no summary.
+    pub(super) quiet: bool,
 }
 
 #[derive(Debug, Args)]
-struct WatchArgs {
+pub(super) struct WatchArgs {
     /// Add these probes, and remove them at the end. They are given as for "probe add".
     #[arg(value_name = "PROBE")]
-    probes: Vec<Spec>,
+    pub(super) probes: Vec<Spec>,
     /// Probe the return of these functions.
     #[arg(short, long = "return", requires = "probes")]
-    returns: bool,
+    pub(super) returns: bool,
     /// Stop after that many hits; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+    pub(super) count: Option<u64>,
     /// Show the registers.
     #[arg(long)]
-    regs: bool,
+    pub(super) regs: bool,
     /// Show dates and times of day, UTC, instead of seconds of CLOCK_MONOTONIC.
     #[arg(long)]
-    wall: bool,
+    pub(super) wall: bool,
     /// Show the calls that have led to each hit of these probes.
     #[arg(long, value_name = "OF", num_args = 0..=1, require_equals = true, default_missing_value = "kernel", requires = "probes")]
-    stack: Option<StackOf>,
+    pub(super) stack: Option<StackOf>,
     #[command(flatten)]
-    read: ReadArgs,
+    pub(super) read: ReadArgs,
 }
 
 /// Output of `--json`.
@@ -233,38 +251,96 @@ struct Document<'a> {
 
 impl ProbeArgs {
     pub fn run(self) -> Result<u8> {
-        let kernel = Kernel::find(self.dir);
-        if kernel.is_stock() {
-            // There is nowhere left to report it if this fails.
-            let _ = writeln!(
-                io::stderr(),
-                "ferrotrace: the module ferrotrace_kprobe_events is not loaded; kprobe_events of tracefs serves instead"
-            );
-        }
+        let kernel = find(self.dir);
         if !matches!(self.command, Command::List(_) | Command::Remove(_)) {
-            // What is wrong will also be wrong with what is to be done.
-            let left = remove_abandoned(&kernel).unwrap_or(0);
-            if left != 0 {
-                warn(&format!(
-                    "removed {left} probes that had been left when their \"ferrotrace probe\" was killed"
-                ));
-            }
+            remove_left(&kernel);
         }
         let done = match self.command {
             Command::Add(args) => args.run(&kernel),
             Command::List(args) => args.run(&kernel),
             Command::Remove(args) => args.run(&kernel),
-            Command::Watch(args) => return args.run(&kernel),
-            Command::Count(args) => return args.run(&kernel),
-            Command::Time(args) => return args.run(&kernel),
+            Command::Watch(args) => {
+                note("probe watch", "watch");
+                return args.run(&kernel);
+            }
+            Command::Count(args) => {
+                note("probe count", "count");
+                return args.run(&kernel);
+            }
+            Command::Time(args) => {
+                note("probe time", "time");
+                return args.run(&kernel);
+            }
         };
+        note("probe add, list and remove", "kernel probes");
         done.map(|()| 0)
+    }
+}
+
+/// `ferrotrace kernel probes`.
+#[derive(Debug, Args)]
+pub struct StateArgs {
+    #[command(subcommand)]
+    command: State,
+    /// The directory of the module ferrotrace_kprobe_events. Without it that in /sys/kernel/debug is used, or, if there is
+    /// none, kprobe_events of tracefs.
+    #[arg(long, value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum State {
+    /// Add probes, which stay until they are removed: all that are listed, or none.
+    Add(AddArgs),
+    /// Show the probes, and how often they were hit.
+    List(ListArgs),
+    /// Remove probes.
+    Remove(RemoveArgs),
+}
+
+impl StateArgs {
+    pub fn run(self) -> Result<()> {
+        let kernel = find(self.dir);
+        match self.command {
+            State::Add(args) => {
+                remove_left(&kernel);
+                args.run(&kernel)
+            }
+            State::List(args) => args.run(&kernel),
+            State::Remove(args) => args.run(&kernel),
+        }
+    }
+}
+
+/// Finds the mechanism for probes, and says if it is not the module.
+fn find(dir: Option<PathBuf>) -> Kernel {
+    let kernel = Kernel::find(dir);
+    if kernel.is_stock() {
+        // There is nowhere left to report it if this fails.
+        let _ = writeln!(
+            io::stderr(),
+            "ferrotrace: without the module ferrotrace_kprobe_events, \
+             kprobe_events of tracefs serves instead{}",
+            lockdown::note()
+        );
+    }
+    kernel
+}
+
+/// Removes what killed processes have left.
+pub(super) fn remove_left(kernel: &Kernel) {
+    // What is wrong will also be wrong with what is to be done.
+    let left = remove_abandoned(kernel).unwrap_or(0);
+    if left != 0 {
+        warn(&format!(
+            "removed {left} probes that had been left when their \"ferrotrace\" was killed"
+        ));
     }
 }
 
 /// Whose stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum StackOf {
+pub(super) enum StackOf {
     /// The calls in the kernel.
     Kernel,
     /// The calls in user space that have led to the system call or the interrupt.
@@ -273,15 +349,22 @@ enum StackOf {
     Both,
 }
 
+impl StackOf {
+    /// The names of the arguments that are these stacks.
+    pub(super) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Kernel => &["stack"],
+            Self::User => &["ustack"],
+            Self::Both => &["stack", "ustack"],
+        }
+    }
+}
+
 /// Has probes read stacks.
 fn add_stacks(specs: &mut [Spec], of: Option<StackOf>) {
-    let wants = |one| of == Some(one) || of == Some(StackOf::Both);
     for spec in specs {
-        if wants(StackOf::Kernel) {
-            spec.add_stack("stack");
-        }
-        if wants(StackOf::User) {
-            spec.add_stack("ustack");
+        for name in of.map_or(&[][..], StackOf::names) {
+            spec.add_stack(name);
         }
     }
 }
@@ -416,30 +499,21 @@ impl RemoveArgs {
 }
 
 impl ReadArgs {
+    /// Reads the names of addresses. Reads none if no address will be shown, as of most
+    /// tracepoints, because reading takes time.
+    pub(super) fn symbols(&self, specs: &[Spec]) -> Symbols {
+        let tracepoints = &self.verb.tracepoints;
+        let only_values = specs.is_empty() && !tracepoints.is_empty();
+        match only_values && !tracepoints.iter().any(Tracepoint::has_addresses) {
+            true => Symbols::default(),
+            false => Symbols::read().unwrap_or_default(),
+        }
+    }
+
     /// The temporary probes.
     fn resolve(&self, specs: &[Spec], returns: bool, symbols: &Symbols) -> Result<Vec<Wanted>> {
-        let mut probes = resolve(specs, returns, &self.types, &self.many, symbols)?;
-        let mut of_patterns = Vec::new();
-        for probe in &probes {
-            let symbol = &probe.place.symbol;
-            let count = symbols.count(symbol);
-            match count > 1 {
-                true if probe.of_pattern => of_patterns.push(probe),
-                true => warn(&format!(
-                    "{count} functions are called {symbol}; one is probed, \"ip\" of --json says which"
-                )),
-                false => (),
-            }
-        }
-        warn_of_many(&of_patterns);
-        // Others are left out here.
-        if let [pid] = self.pids[..] {
-            probes.iter_mut().for_each(|probe| probe.only(pid));
-        }
-        if !self.pids.is_empty() || probes.iter().any(Wanted::is_by_pid) {
-            warn_of_numbers();
-        }
-        Ok(probes)
+        let probes = resolve(specs, returns, &self.types, &self.many, symbols)?;
+        Ok(selected(probes, &self.pids, symbols))
     }
 
     /// Gives the hits of these probes to `show`, or of all if there are none.
@@ -452,18 +526,92 @@ impl ReadArgs {
         signals: &StopSignals,
         show: &mut impl Show,
     ) -> Result<watch::Counts> {
-        let options = watch::Options {
+        let lost = self.verb.is_verb;
+        let options = self.options(probes, count);
+        let ready = |refused: &[Error]| self.start(refused, signals, stdout);
+        let counts = watch(kernel, options, signals, ready, show)?;
+        let is_lost = counts.lost_in_kernel() != 0 || counts.overwritten != 0;
+        if lost && is_lost {
+            warn(&format!("hits are missing: {}", print::lost(&counts)));
+        }
+        Ok(counts)
+    }
+
+    fn options(&self, probes: Vec<Wanted>, count: Option<u64>) -> watch::Options {
+        let pids = Pids::new(self.pids.clone());
+        watch::Options {
             probes,
+            others: self.verb.is_counted || !self.verb.tracepoints.is_empty(),
+            tracepoints: self.verb.tracepoints.clone(),
             count,
             duration: self.duration,
-            pids: Pids::new(self.pids),
-        };
-        let ready = |refused: &[Error]| {
-            warn_of_refused(refused);
-            Ok(self.command.start(signals, stdout, "watching")?)
-        };
-        Ok(watch(kernel, options, signals, ready, show)?)
+            pids: match self.verb.is_verb {
+                true => pids.without_own(),
+                false => pids,
+            },
+            of_command: self.selects_command(),
+        }
     }
+
+    /// Returns true if only the hits of the command and its children are wanted.
+    fn selects_command(&self) -> bool {
+        self.verb.is_verb && self.pids.is_empty() && !self.command.command.is_empty()
+    }
+
+    /// Starts the command, once the probes exist. `refused` has the reasons why others do not.
+    fn start(
+        &self,
+        refused: &[Error],
+        signals: &StopSignals,
+        stdout: Option<OwnedFd>,
+    ) -> Result<(), Error> {
+        warn_of_refused(refused);
+        match self.verb.quiet {
+            true => Ok(self.command.start_quietly(signals, stdout)?),
+            false => Ok(self.command.start(signals, stdout, "watching")?),
+        }
+    }
+}
+
+/// Probes with the condition of `-p`. Warns of functions of the same name.
+fn selected(mut probes: Vec<Wanted>, pids: &[i32], symbols: &Symbols) -> Vec<Wanted> {
+    let mut of_patterns = Vec::new();
+    for probe in &probes {
+        let symbol = &probe.place.symbol;
+        let count = symbols.count(symbol);
+        match count > 1 {
+            true if probe.of_pattern => of_patterns.push(probe),
+            true => warn(&format!(
+                "{count} functions are called {symbol}; one is probed, \"ip\" of --json says which"
+            )),
+            false => (),
+        }
+    }
+    warn_of_many(&of_patterns);
+    // Others are left out here.
+    if let [pid] = pids[..] {
+        probes.iter_mut().for_each(|probe| probe.only(pid));
+    }
+    if !pids.is_empty() || probes.iter().any(Wanted::is_by_pid) {
+        warn_of_numbers();
+    }
+    probes
+}
+
+/// The temporary probes of a recording, whose hits the kernel has to select.
+pub(super) fn wanted(
+    specs: &[Spec],
+    types: &TypesArgs,
+    many: &ManyArgs,
+    pids: &[i32],
+    symbols: &Symbols,
+) -> Result<Vec<Wanted>> {
+    anyhow::ensure!(
+        specs.is_empty() || pids.len() <= 1,
+        "-p: a recording of functions takes one process"
+    );
+    let probes = resolve(specs, false, types, many, symbols)?;
+    Ok(selected(probes, pids, symbols))
 }
 
 /// Prints for the library. Returns whether there still is a reader.
@@ -472,11 +620,11 @@ fn print_hits(text: &str) -> Result<bool, Error> {
 }
 
 impl WatchArgs {
-    fn run(self, kernel: &Kernel) -> Result<u8> {
+    pub(super) fn run(self, kernel: &Kernel) -> Result<u8> {
         if kernel.is_stock() && self.regs {
             return Err(Error::Stock("--regs".to_owned()).into());
         }
-        let symbols = Symbols::read().unwrap_or_default();
+        let symbols = self.read.symbols(&self.probes);
         let mut specs = self.probes;
         add_stacks(&mut specs, self.stack);
         let probes = self.read.resolve(&specs, self.returns, &symbols)?;
@@ -491,6 +639,7 @@ impl WatchArgs {
             json: self.read.json,
             registers: self.regs,
             wall,
+            lost: self.read.verb.is_verb,
         };
         let mut is_read = true;
         let mut lines = Lines::new(style, &symbols, |text: &str| {
@@ -498,8 +647,9 @@ impl WatchArgs {
             Ok(is_read)
         });
         let read = self.read;
+        let quiet = read.verb.quiet;
         let counts = read.run(kernel, probes, self.count, stdout, &signals, &mut lines)?;
-        if is_read {
+        if is_read && !quiet {
             print_text(&print::counts(&counts, style))?;
         }
         Ok(signals.finish()?)

@@ -10,6 +10,7 @@ use anyhow::Context;
 use anyhow::Result;
 use clap::Args;
 
+use ferrotrace::kernel_dir;
 use ferrotrace::recover::memory;
 use ferrotrace::recover::save::Options;
 use ferrotrace::recover::save::save;
@@ -51,9 +52,14 @@ pub struct RecoverArgs {
 impl RecoverArgs {
     pub fn run(self) -> Result<()> {
         let name = self.name.unwrap_or_default();
+        // An image needs no kernel.
+        let dir = match &self.image {
+            Some(_) if !self.drop => self.dir,
+            _ => kernel_dir::find(self.dir, "ferrotrace_fast_relay"),
+        };
         let memory = match &self.image {
             Some(image) => memory::read(image)?,
-            None => memory::find(&self.dir, &name)?,
+            None => memory::find(&dir, &name)?,
         };
         let options = Options {
             output: self.output,
@@ -75,7 +81,7 @@ impl RecoverArgs {
             }
         }
         if self.drop {
-            memory::forget(&self.dir, &name)?;
+            memory::forget(&dir, &name)?;
         }
         match self.json {
             true => print(&format!("{}\n", serde_json::to_string_pretty(&recovery)?))?,

@@ -27,11 +27,12 @@ use ferrotrace::functions::print::CLEAR;
 use ferrotrace::functions::print::Style;
 use ferrotrace::functions::trace;
 use ferrotrace::functions::trace::trace;
-use ferrotrace::modprobe;
+use ferrotrace::kernel_dir;
 use ferrotrace::pids::Pids;
 use ferrotrace::probes::symbols::Symbols;
 use ferrotrace::relay::record::take_signals;
 
+use super::note;
 use super::print as print_text;
 use super::units::CommandArgs;
 use super::units::OutputArgs;
@@ -58,34 +59,39 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct RecordArgs {
+pub(super) struct RecordArgs {
     /// Events, GROUP:EVENT, such as sched:sched_switch; * stands for any text, as in 'irq:*'. It can be repeated.
     #[arg(short, long = "event", value_name = "EVENT", required = true)]
-    events: Vec<String>,
+    pub(super) events: Vec<String>,
     /// The directory to record into, which is created or must be empty.
     #[arg(short, long, value_name = "OUT")]
-    output: PathBuf,
+    pub(super) output: PathBuf,
     /// Write into OUT even if it is not empty.
     #[arg(short, long)]
-    force: bool,
+    pub(super) force: bool,
     /// The size of the buffer of each CPU; that of the kernel without it.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    buffer: Option<u64>,
+    pub(super) buffer: Option<u64>,
     /// Stop after this time; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<Duration>,
+    pub(super) duration: Option<Duration>,
     /// Print what was recorded as JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    command: CommandArgs,
+    pub(super) command: CommandArgs,
+    #[arg(skip)]
+    pub(super) filters: Vec<(String, String)>,
+    #[arg(skip)]
+    pub(super) quiet: bool,
 }
 
 impl RecordArgs {
-    fn run(self) -> Result<u8> {
+    pub(super) fn run(self) -> Result<u8> {
         let signals = take_signals()?;
         let options = Options {
             events: self.events,
+            filters: self.filters,
             output: self.output,
             force: self.force,
             duration: self.duration,
@@ -98,16 +104,22 @@ impl RecordArgs {
                 ));
             }
             let doing = format!("recording {} events", begun.events);
-            Ok(self.command.start(&signals, None, &doing)?)
+            match self.quiet {
+                true => Ok(self.command.start_quietly(&signals, None)?),
+                false => Ok(self.command.start(&signals, None, &doing)?),
+            }
         };
         let metadata = record(&options, &signals, ready)?;
         let records: u64 = metadata.cpus.iter().map(|cpu| cpu.tally.records).sum();
         let lost = metadata.dropped.unwrap_or(0);
         if lost != 0 {
-            warn(&format!("{lost} events found no room; --buffer makes more"));
+            warn(&format!(
+                "{lost} records lost (overwritten); --buffer makes more room"
+            ));
         }
         match self.json {
             true => print_text(&format!("{}\n", serde_json::to_string_pretty(&metadata)?))?,
+            false if self.quiet => true,
             false => print_text(&format!("{records} records, {lost} lost\n"))?,
         };
         Ok(signals.finish()?)
@@ -115,42 +127,42 @@ impl RecordArgs {
 }
 
 #[derive(Debug, Args)]
-struct FunctionsArgs {
+pub(super) struct FunctionsArgs {
     /// Functions by name; * stands for any text, ? for any character, [a-z] for one of several.
     #[arg(value_name = "PATTERN", required = true)]
-    patterns: Vec<Glob>,
+    pub(super) patterns: Vec<Glob>,
     /// Only functions of this module.
     #[arg(short, long, value_name = "MODULE")]
-    module: Option<String>,
+    pub(super) module: Option<String>,
     /// Count calls when they come, and not how long they take, which costs them less.
     #[arg(long)]
-    no_time: bool,
+    pub(super) no_time: bool,
     /// Report after each such time; on a terminal all calls so far, elsewhere those since the last report.
     #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1")]
-    interval: Duration,
+    pub(super) interval: Duration,
     /// Show so many functions at most; all, but 20 on a terminal, without it.
     #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    top: Option<u32>,
+    pub(super) top: Option<u32>,
     /// Stop after this time; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<Duration>,
+    pub(super) duration: Option<Duration>,
     /// Print one JSON object on each line.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// The directory of the module ferrotrace_ftrace_functions.
     #[arg(
         long,
         value_name = "DIR",
         default_value = "/sys/kernel/debug/ferrotrace_ftrace_functions"
     )]
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     /// Count only calls of this process, or of this thread; it can be repeated.
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(0..))]
-    pids: Vec<i32>,
+    pub(super) pids: Vec<i32>,
     #[command(flatten)]
-    output: OutputArgs,
+    pub(super) output: OutputArgs,
     #[command(flatten)]
-    command: CommandArgs,
+    pub(super) command: CommandArgs,
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
@@ -165,8 +177,14 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 impl TraceArgs {
     pub fn run(self) -> Result<u8> {
         match self.command {
-            Command::Functions(args) => args.run(),
-            Command::Record(args) => args.run(),
+            Command::Functions(args) => {
+                note("trace functions", "count or time");
+                args.run()
+            }
+            Command::Record(args) => {
+                note("trace record", "record");
+                args.run()
+            }
         }
     }
 }
@@ -178,10 +196,10 @@ fn clear_screen() -> Result<(), IoError> {
 }
 
 impl FunctionsArgs {
-    fn run(self) -> Result<u8> {
+    pub(super) fn run(self) -> Result<u8> {
         let signals = take_signals()?;
-        modprobe::load_if_missing(&self.dir, "ferrotrace_ftrace_functions");
-        let mut control = Control::open(self.dir)?;
+        let dir = kernel_dir::find(self.dir, "ferrotrace_ftrace_functions");
+        let mut control = Control::open(dir)?;
         let symbols = Symbols::read().unwrap_or_default();
         let functions = Functions::read()?.select(
             &self.patterns,

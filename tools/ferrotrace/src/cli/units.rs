@@ -66,7 +66,7 @@ pub fn warn_of_numbers() {
 }
 
 /// Where output goes.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct OutputArgs {
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
@@ -80,6 +80,11 @@ impl OutputArgs {
     /// For a command with other short options.
     pub fn new(output: Option<PathBuf>, force: bool) -> Self {
         Self { output, force }
+    }
+
+    /// The file, and true if it may be written over.
+    pub fn into_parts(self) -> (Option<PathBuf>, bool) {
+        (self.output, self.force)
     }
 
     /// Makes the file standard output. Returns what that was, for a command that is run.
@@ -96,7 +101,7 @@ impl OutputArgs {
 }
 
 /// A command that is run meanwhile.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct CommandArgs {
     /// Run this command, and stop when it ends; the exit status is that of the command.
     #[arg(value_name = "COMMAND", last = true)]
@@ -104,6 +109,15 @@ pub struct CommandArgs {
 }
 
 impl CommandArgs {
+    /// Runs the command, if there is one.
+    pub fn start_quietly(
+        &self,
+        signals: &StopSignals,
+        stdout: Option<OwnedFd>,
+    ) -> Result<(), CommandError> {
+        Ok(signals.run(&self.command, stdout)?)
+    }
+
     /// Says what this program does until Ctrl-C, and runs the command, if there is one; see [`StopSignals::run`].
     pub fn start(
         &self,

@@ -5,7 +5,6 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
 use std::path::Path;
 
 use ferro_core::insn::MAX_LEN;
@@ -26,6 +25,10 @@ use super::set::SetError;
 use crate::elf::Elf;
 use crate::elf::binary::hex;
 use crate::file::IoError;
+use crate::file::read_at_most;
+
+/// The most bytes of a file: a set has less than a megabyte.
+const MOST: u64 = 64 << 20;
 
 /// The last bytes of a file.
 const MARK: &[u8; 4] = b"DPBI";
@@ -126,7 +129,7 @@ fn split(bytes: &[u8]) -> Option<(&[u8], Vec<Origin>)> {
 
 /// Reads the programs of a file, which have to be for what is there now, unless that may be of `any_build`.
 pub fn read(path: &Path, any_build: bool) -> Result<Vec<Loadable>> {
-    let bytes = fs::read(path).map_err(|source| {
+    let bytes = read_at_most(path, MOST).map_err(|source| {
         Error::Io(IoError {
             action: "read",
             path: path.into(),
@@ -167,6 +170,8 @@ mod tests {
     use ferro_dprobes_core::Op;
     use ferro_dprobes_core::Point;
     use ferro_dprobes_core::SetHeader;
+
+    use std::fs;
 
     use super::*;
 

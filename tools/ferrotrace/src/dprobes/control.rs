@@ -24,7 +24,7 @@ use super::lang::field::kind_of_name;
 use super::state::BadLine;
 use super::state::State;
 use crate::file::IoError;
-use crate::probes::error::Names;
+use crate::near::Names;
 
 /// The name of the kernel's program, whatever a file calls it.
 const KERNEL: &str = "vmlinux";

@@ -13,9 +13,10 @@ use super::lang::source::SourceError;
 use super::set::SetError;
 use crate::elf::ElfError;
 use crate::file::IoError;
+use crate::lockdown;
+use crate::near::Names;
 use crate::near::did_you_mean;
 use crate::near::near;
-use crate::probes::error::Names;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -24,18 +25,28 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 pub enum Error {
     /// Nothing is mounted where debugfs should be.
-    #[error("{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug)", .0.display())]
+    #[error(
+        "{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug){}",
+        .0.display(),
+        lockdown::note()
+    )]
     NoDebugfs(PathBuf),
 
     /// debugfs is there, but not the directory of the module.
     #[error(
-        "{}: no such directory: the module rust_dprobes is not loaded (modprobe rust_dprobes; it comes with CONFIG_DPROBES_RUST)",
-        .0.display()
+        "{}: no such directory: the module rust_dprobes is not loaded (modprobe rust_dprobes; \
+         it comes with CONFIG_DPROBES_RUST){}",
+        .0.display(),
+        lockdown::note()
     )]
     NoModule(PathBuf),
 
     /// The user may not do that.
-    #[error("{}: permission denied: only root (CAP_SYS_ADMIN) may load and see probe programs", .0.display())]
+    #[error(
+        "{}: permission denied: {}",
+        .0.display(),
+        lockdown::cause(.0, "only root (CAP_SYS_ADMIN) may load and see probe programs")
+    )]
     Denied(PathBuf),
 
     /// The state is not as it should be.

@@ -4,7 +4,6 @@
 
 #![deny(unsafe_code)]
 
-use std::path::Path;
 use std::path::PathBuf;
 
 use ferro_dprobes_core::ModuleKind;
@@ -13,7 +12,6 @@ use ferro_dprobes_core::UNSAFE_WRITES;
 
 use super::error::Error;
 use super::error::Result;
-use super::kallsyms::Kallsyms;
 use super::lang::diagnostic::Diagnostic;
 use super::lang::diagnostic::Severity;
 use super::lang::diagnostic::is_error;
@@ -28,6 +26,8 @@ use super::locate::SymbolFile;
 use super::set;
 use super::set::Loadable;
 use super::set::Selection;
+use crate::kallsyms::Kallsyms;
+use crate::kallsyms::Modules;
 
 /// How files are read.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +83,7 @@ pub fn load(
     // Where the kernel does not tell, names are taken as they are. Its list is long.
     let mut programs = inputs.iter().flat_map(|input| &input.programs);
     let kernel = match programs.any(needs_kernel) {
-        true => Kallsyms::read(Path::new("/proc/kallsyms")).unwrap_or_default(),
+        true => Kallsyms::running(&Modules::default()).unwrap_or_default(),
         false => Kallsyms::default(),
     };
     let mut locator = Locator::new(

@@ -13,7 +13,6 @@ use ferro_dprobes_core::ModuleKind;
 use ferro_dprobes_core::Point;
 use ferro_dprobes_core::PointKind;
 
-use super::kallsyms::Kallsyms;
 use super::lang::diagnostic::Diagnostic;
 use super::lang::program::Command;
 use super::lang::program::Place;
@@ -33,6 +32,7 @@ use crate::elf::LookupError;
 use crate::elf::NoSymbol;
 use crate::elf::Returns;
 use crate::elf::binary::PlaceError;
+use crate::kallsyms::Kallsyms;
 use crate::near::did_you_mean;
 
 /// A file of symbols, of `--sym`.
@@ -412,7 +412,7 @@ impl Locator {
             let names: Vec<_> = self.kernel.names().collect();
             return none(module.unwrap_or("the kernel"), names);
         };
-        if source.point.kind == PointKind::Breakpoint && !first.is_code {
+        if source.point.kind == PointKind::Breakpoint && !first.is_code() {
             return Err(Diagnostic::error(place.span, format!("{name} is data"))
                 .help("watch = w makes this a watchpoint"));
         }

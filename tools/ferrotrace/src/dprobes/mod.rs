@@ -2,7 +2,7 @@
 
 //! Probe programs (`Documentation/dprobes-programs.rst`).
 //!
-//! [`lang`] reads files, [`locate`] finds where their points are, with [`crate::elf`], [`kallsyms`] and
+//! [`lang`] reads files, [`locate`] finds where their points are, with [`crate::elf`], [`crate::kallsyms`] and
 //! [`module_file`]; [`set`] makes bytes of them, [`built`] files of these, and
 //! [`load`] puts these together. [`control`] talks to the kernel's module `rust_dprobes`, whose [`state`] [`report`] shows;
 //! [`event`] decodes records, and [`watch`] shows them as they come.
@@ -11,7 +11,6 @@ pub mod built;
 pub mod control;
 pub mod error;
 pub mod event;
-pub mod kallsyms;
 pub mod lang;
 pub mod load;
 pub mod loaded;

@@ -40,7 +40,7 @@ use crate::file::read_regular;
 
 /// The most bytes of a file: kernels and browsers with debugging information have one or two
 /// gigabytes.
-const FILE_MAX: u64 = 4 << 30;
+pub(crate) const FILE_MAX: u64 = 4 << 30;
 
 /// The names of a file's symbols, which may share bytes, have so many times its own size at most.
 const NAMES: usize = 4;

@@ -25,8 +25,9 @@ use crate::fast::record::Header;
 use crate::file::IoError;
 use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
+use crate::lockdown;
+use crate::near::Names;
 use crate::near::near;
-use crate::probes::error::Names;
 use crate::probes::stock::instance::Instance;
 use crate::probes::stock::instance::read_page;
 use crate::probes::stock::ring;
@@ -62,7 +63,11 @@ pub enum Error {
     #[error("no tracefs: is it mounted? (mount -t tracefs tracefs /sys/kernel/tracing)")]
     NoTracefs,
     /// The user may not do that.
-    #[error("{}: permission denied: only root may record events", .0.display())]
+    #[error(
+        "{}: permission denied: {}",
+        .0.display(),
+        lockdown::cause(.0, "only root may record events")
+    )]
     Denied(PathBuf),
     /// There is no such event.
     #[error("no event matches {pattern}; similar: {} (available_events in tracefs has all)", Names(near.clone()))]
@@ -93,14 +98,7 @@ pub enum Error {
 }
 
 fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => Error::Denied(path.into()),
-        _ => Error::Io(IoError {
-            action,
-            path: path.into(),
-            source,
-        }),
-    }
+    IoError::or_denied(Error::Denied, action, path, source)
 }
 
 /// Options of the user.
@@ -108,6 +106,8 @@ fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
 pub struct Options {
     /// `GROUP:EVENT`, either of which may be a pattern.
     pub events: Vec<String>,
+    /// Events, and the filters that their records have to pass.
+    pub filters: Vec<(String, String)>,
     /// The directory of the recording.
     pub output: PathBuf,
     /// Write into one that is not empty.
@@ -295,6 +295,10 @@ pub fn record(
         cpus: Vec::new(),
     };
     output.write_metadata(&metadata)?;
+    for (event, filter) in &options.filters {
+        let path = instance.event(event).join("filter");
+        fs::write(&path, filter).map_err(|error| io("write to", &path, error))?;
+    }
     for event in &events {
         instance.enable(event)?;
     }

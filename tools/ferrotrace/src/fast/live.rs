@@ -26,12 +26,12 @@ use nix::poll::poll;
 use super::record::Record;
 use super::record::RecordReader;
 use super::ring::Ring;
-use crate::relay::buffer::keep_others_out;
-use crate::relay::buffer::open_relay_file;
 use crate::relay::channel::CpuId;
 use crate::relay::error::Error;
 use crate::relay::error::Result;
 use crate::relay::files::ChannelDir;
+use crate::relay::files::keep_others_out;
+use crate::relay::files::open_relay_file;
 use crate::signals::StopSignals;
 
 /// Bytes of one read, more than a sub-buffer has.

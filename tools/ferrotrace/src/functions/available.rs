@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions that ftrace can trace, from `available_filter_functions_addrs` of tracefs, and which of them patterns stand for.
+//! The functions that ftrace can trace, from `available_filter_functions_addrs` of tracefs, and
+//! their selection by patterns.
 
 #![deny(unsafe_code)]
 
@@ -14,6 +15,7 @@ use super::error::Error;
 use super::error::Result;
 use super::glob::Glob;
 use crate::file::IoError;
+use crate::kallsyms::demangled;
 use crate::probes::symbols::Symbols;
 
 /// A function.
@@ -32,7 +34,8 @@ pub struct Functions(BTreeMap<u64, Function>);
 /// Where tracefs may be.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Bytes of a landing pad of indirect branches, which may be between the start of a function and where it is traced.
+/// Bytes of a landing pad of indirect branches, which may be between the start of a function and
+/// the place where it is traced.
 const LANDING_PAD: u64 = 4;
 
 /// Name that ftrace lists for functions that it has disabled.
@@ -79,7 +82,8 @@ impl Functions {
         Ok(Self(functions))
     }
 
-    /// Those that match one of the patterns, in one module if one is named. Each pattern has to match one at least.
+    /// Returns those that match one of the patterns, in one module if one is named. Each pattern has
+    /// to match one at least.
     pub fn select(
         &self,
         patterns: &[Glob],
@@ -100,7 +104,8 @@ impl Functions {
                     selected.insert(*address, function.clone());
                 }
             }
-            // The list has one name of each function, /proc/kallsyms all: that of a system call may be another one.
+            // The list has one name of each function, /proc/kallsyms all: that of a system call may
+            // be another one.
             for (address, name) in symbols.matching(|name| pattern.matches(name)) {
                 let Some((address, function)) = self.at(address) else {
                     continue;
@@ -109,7 +114,7 @@ impl Functions {
                 if is_there {
                     found = true;
                     selected.entry(address).or_insert_with(|| Function {
-                        name: name.to_owned(),
+                        name: name.into_owned(),
                         module: function.module.clone(),
                     });
                 }
@@ -158,6 +163,8 @@ fn parse_line(line: &str) -> Option<(u64, Function)> {
         Some(word) => Some(word.strip_prefix('[')?.strip_suffix(']')?.to_owned()),
         None => None,
     };
+    // The kernel is told addresses.
+    let name = demangled(&name).into_owned();
     Some((address, Function { name, module }))
 }
 
@@ -170,7 +177,7 @@ fn nothing(pattern: &Glob, module: Option<&str>, symbols: &Symbols) -> Error {
         };
     }
     let names = symbols.matching(|name| pattern.matches(name));
-    let mut names: Vec<String> = names.map(|(_, name)| name.to_owned()).collect();
+    let mut names: Vec<String> = names.map(|(_, name)| name.into_owned()).collect();
     names.sort();
     names.dedup();
     if !names.is_empty() {
@@ -227,6 +234,7 @@ ffffffff81000030 T __do_exit
 ffffffff8100004c T landing
 ffffffff81000200 t notrace_one
 ffffffff81000300 t notrace_two
+ffffffff81000400 t _RNvNtCs4fqI2P2rA04_12relay_engine8registry4find
 ";
 
     fn functions() -> Functions {
@@ -277,6 +285,13 @@ ffffffff81000300 t notrace_two
         );
         assert!(text(&["nobody_*"], None).ends_with("(/proc/kallsyms has all)"));
         assert!(text(&["notrace_*"], None).contains("cannot trace notrace_one, notrace_two ("));
+        for pattern in ["relay_engine::*", "_RNv*"] {
+            let text = text(&[pattern], None);
+            assert!(
+                text.contains("cannot trace relay_engine::registry::find ("),
+                "{text}"
+            );
+        }
         assert_eq!(text(&["*"], Some("none")), "no module none is loaded");
         assert_eq!(
             text(&["do_exit"], Some("mod")),

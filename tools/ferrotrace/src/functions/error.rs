@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::file::IoError;
+use crate::lockdown;
 use crate::probes::error::or_these;
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -17,14 +18,19 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 pub enum Error {
     /// Nothing is mounted where debugfs should be.
-    #[error("{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug)", .0.display())]
+    #[error(
+        "{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug){}",
+        .0.display(),
+        lockdown::note()
+    )]
     NoDebugfs(PathBuf),
 
     /// debugfs is there, but not the directory of the module.
     #[error(
         "{}: no such directory: the module ferrotrace_ftrace_functions is not loaded (modprobe \
-         ferrotrace_ftrace_functions; it comes with CONFIG_FTRACE_RUST_FUNCTIONS)",
-        .0.display()
+         ferrotrace_ftrace_functions; it comes with CONFIG_FTRACE_RUST_FUNCTIONS){}",
+        .0.display(),
+        lockdown::note()
     )]
     NoModule(PathBuf),
 
@@ -33,7 +39,11 @@ pub enum Error {
     NoTracefs(PathBuf),
 
     /// The user may not do that.
-    #[error("{}: permission denied: only root may trace the kernel", .0.display())]
+    #[error(
+        "{}: permission denied: {}",
+        .0.display(),
+        lockdown::cause(.0, "only root may trace the kernel")
+    )]
     Denied(PathBuf),
 
     /// Another process is tracing.

@@ -4,10 +4,13 @@
 
 #![deny(unsafe_code)]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+
+use crate::kallsyms::demangled;
 
 /// Error in a pattern.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -37,7 +40,8 @@ impl FromStr for Glob {
             return Err(GlobError::Empty);
         }
         let unfit = |c: &char| !c.is_ascii_graphic() || ":\\".contains(*c);
-        if let Some(c) = text.chars().find(unfit) {
+        // Paths of Rust have colons in pairs.
+        if let Some(c) = text.replace("::", "").chars().find(unfit) {
             return Err(GlobError::Character(c));
         }
         if !is_closed(text.as_bytes()) {
@@ -146,9 +150,10 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 impl Glob {
-    /// Returns true if a name matches.
+    /// Returns true if a name matches, or the path that it stands for in Rust.
     pub fn matches(&self, name: &str) -> bool {
-        matches(self.0.as_bytes(), name.as_bytes())
+        let is_it = |name: &str| matches(self.0.as_bytes(), name.as_bytes());
+        is_it(name) || matches!(demangled(name), Cow::Owned(path) if is_it(&path))
     }
 
     /// Returns true if the pattern is a plain name.
@@ -207,6 +212,7 @@ mod tests {
         assert_eq!("".parse::<Glob>(), Err(GlobError::Empty));
         assert_eq!("a b".parse::<Glob>(), Err(GlobError::Character(' ')));
         assert_eq!("a:mod:b".parse::<Glob>(), Err(GlobError::Character(':')));
+        assert_eq!("a:::b".parse::<Glob>(), Err(GlobError::Character(':')));
         assert_eq!(
             "\u{e9}".parse::<Glob>(),
             Err(GlobError::Character('\u{e9}'))
@@ -214,6 +220,20 @@ mod tests {
         for text in ["[", "[]", "a[b", "[!]", "x[a]y[z"] {
             assert_eq!(text.parse::<Glob>(), Err(GlobError::Bracket), "{text}");
         }
+    }
+
+    #[test]
+    fn paths_of_rust() {
+        let name = "_RNvNtCs4fqI2P2rA04_12relay_engine8registry4find";
+        for pattern in [
+            "relay_engine::registry::*",
+            "relay_engine::registry::find",
+            "*::find",
+            "_RNv*registry*",
+        ] {
+            assert!(matches(pattern, name), "{pattern}");
+        }
+        assert!(!matches("relay_engine::*::registry", name) && !matches("find", name));
     }
 
     #[test]

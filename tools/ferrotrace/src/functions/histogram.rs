@@ -4,14 +4,8 @@
 
 #![deny(unsafe_code)]
 
-/// Classes for a power of two.
-const STEPS: u64 = 8;
-
-/// Bits of a number that choose between these.
-const STEP_BITS: u32 = STEPS.trailing_zeros();
-
-/// Below this each number is a class of its own.
-const EXACT: u64 = STEPS * 2;
+use ferro_core::histogram::class;
+use ferro_core::histogram::end;
 
 /// Numbers by classes, whose ends differ by an eighth at most.
 #[derive(Clone, Debug, Default)]
@@ -21,43 +15,40 @@ pub struct Histogram {
     total: u64,
 }
 
-/// The class of a number.
-fn class(value: u64) -> usize {
-    let index = if value < EXACT {
-        value
-    } else {
-        let power = value.ilog2();
-        let step = (value >> (power - STEP_BITS)) % STEPS;
-        EXACT + u64::from(power - STEP_BITS - 1) * STEPS + step
-    };
-    usize::try_from(index).unwrap_or(usize::MAX)
-}
-
-/// The greatest number of a class.
-fn end(class: usize) -> u64 {
-    let class = u64::try_from(class).unwrap_or(u64::MAX);
-    if class < EXACT {
-        return class;
-    }
-    let shift = u32::try_from((class - EXACT) / STEPS + 1).unwrap_or(u32::MAX);
-    let start = u128::from(STEPS + (class - EXACT) % STEPS);
-    let end = (start + 1)
-        .checked_shl(shift)
-        .map_or(u128::MAX, |end| end - 1);
-    u64::try_from(end).unwrap_or(u64::MAX)
-}
-
 impl Histogram {
     /// Adds a number.
     pub fn add(&mut self, value: u64) {
-        let class = class(value);
+        self.add_to_class(class(value), 1);
+    }
+
+    /// Adds that many numbers of a class.
+    pub(crate) fn add_to_class(&mut self, class: usize, count: u64) {
         if class >= self.counts.len() {
-            self.counts.resize(class + 1, 0);
+            self.counts.resize(class.saturating_add(1), 0);
         }
-        if let Some(count) = self.counts.get_mut(class) {
-            *count += 1;
-            self.total += 1;
+        if let Some(sum) = self.counts.get_mut(class) {
+            *sum += count;
+            self.total += count;
         }
+    }
+
+    /// Adds all numbers of another histogram.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (class, count) in other.counts.iter().enumerate() {
+            self.add_to_class(class, *count);
+        }
+    }
+
+    /// Returns the numbers that have been added since `before` was a copy of this.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut recent = Self::default();
+        for (class, count) in self.counts.iter().enumerate() {
+            let old = before.counts.get(class).copied().unwrap_or(0);
+            if *count > old {
+                recent.add_to_class(class, count - old);
+            }
+        }
+        recent
     }
 
     /// How many numbers there are between two powers of two: the least that it could be, the greatest, and the count, for all
@@ -99,19 +90,7 @@ impl Histogram {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    #[test]
-    fn classes() {
-        for value in 0..EXACT {
-            assert_eq!(end(class(value)), value);
-        }
-        assert_eq!((class(16), class(17), class(18)), (16, 16, 17));
-        assert_eq!((end(16), end(17)), (17, 19));
-        assert_eq!(end(class(u64::MAX)), u64::MAX);
-    }
 
     #[test]
     fn percentiles() {
@@ -145,17 +124,5 @@ mod tests {
         let mut last = Histogram::default();
         last.add(u64::MAX);
         assert_eq!(last.powers(), [(1 << 63, u64::MAX, 1)]);
-    }
-
-    proptest! {
-        #[test]
-        fn no_class_is_wide(value in any::<u64>()) {
-            let end = end(class(value));
-            prop_assert!(end >= value && end - value <= value / STEPS);
-            // What follows is another class.
-            if end < u64::MAX {
-                prop_assert_eq!(class(end + 1), class(end) + 1);
-            }
-        }
     }
 }

@@ -59,6 +59,30 @@ impl Stats {
         self.histogram.add(duration);
     }
 
+    /// Adds all calls of another one.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.total = self.total.saturating_add(other.total);
+        self.max = self.max.max(other.max);
+        self.histogram.merge(&other.histogram);
+    }
+
+    /// Returns the calls since `before` was a copy of this. The longest of them is known by its
+    /// class only.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let histogram = self.histogram.since(&before.histogram);
+        let max = match self.max > before.max {
+            true => self.max,
+            false => histogram.percentile(100).min(self.max),
+        };
+        Self {
+            calls: self.calls.saturating_sub(before.calls),
+            total: self.total.saturating_sub(before.total),
+            max,
+            histogram,
+        }
+    }
+
     /// Nanoseconds of one, on average.
     pub fn mean(&self) -> u64 {
         self.total.checked_div(self.calls).unwrap_or(0)

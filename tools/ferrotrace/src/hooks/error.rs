@@ -13,6 +13,7 @@ use super::model::ExitId;
 use super::model::Name;
 use super::parse::ParseError;
 use crate::file::IoError;
+use crate::lockdown;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -74,7 +75,11 @@ pub enum Error {
     NoRegistry(PathBuf),
 
     /// The user may not do that.
-    #[error("{}: permission denied (debugfs belongs to root)", .0.display())]
+    #[error(
+        "{}: permission denied: {}",
+        .0.display(),
+        lockdown::cause(.0, "debugfs belongs to root")
+    )]
     Denied(PathBuf),
 
     /// The kernel writes something that is not understood here.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::model::ExitId;
 use super::watch::Counts;
-use crate::merge::lines::Wall;
+use crate::clock::Wall;
 
 /// Change of an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

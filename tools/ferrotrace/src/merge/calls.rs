@@ -22,9 +22,6 @@ pub const KALLSYMS: &str = "kallsyms";
 /// The file with what processes mapped.
 pub const MAPS: &str = "maps";
 
-/// Last field of records with calls in a description: addresses.
-pub const DECLARATION: &str = "u64 stack[]";
-
 /// Between calls, the outermost first.
 pub const BETWEEN: char = ';';
 

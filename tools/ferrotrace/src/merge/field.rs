@@ -100,7 +100,8 @@ pub fn signed(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-pub(super) fn is_number(size: usize) -> bool {
+/// Returns true if a number can have so many bytes.
+pub fn is_number(size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8)
 }
 

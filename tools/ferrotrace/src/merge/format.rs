@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::calls::DECLARATION;
 use super::field::Field;
 use super::field::Kind;
 use super::field::Place;
@@ -19,6 +18,9 @@ use super::field::is_number;
 use super::field::parse_field;
 use super::field::unsigned;
 use crate::text::printable;
+
+/// Last field of records with calls in a description: addresses.
+pub const DECLARATION: &str = "u64 stack[]";
 
 /// The most bytes of a record: more than a record in any sensible sub-buffer has.
 pub const MAX_RECORD: usize = 1 << 20;

@@ -7,8 +7,6 @@
 use std::fmt;
 use std::io;
 use std::io::Write;
-use std::time::Duration;
-use std::time::SystemTime;
 
 use serde::Serialize;
 use serde::Serializer;
@@ -20,6 +18,8 @@ use super::sink::Sink;
 use super::sink::WriteError;
 use super::source::Event;
 use super::value::Value;
+use crate::clock::Seconds;
+use crate::clock::Wall;
 use crate::dprobes::event as dprobe;
 
 /// Writes lines.
@@ -86,26 +86,6 @@ impl<W: Write> Sink for Lines<W> {
         written
             .and_then(|()| self.out.flush())
             .map_err(|error| self.failed(error))
-    }
-}
-
-/// Nanoseconds as seconds.
-pub struct Seconds(pub u64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanos) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
-        write!(f, "{seconds}.{nanos:09}")
-    }
-}
-
-/// Nanoseconds since 1970 as a date and a time, UTC.
-pub struct Wall(pub u64);
-
-impl fmt::Display for Wall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.0);
-        humantime::format_rfc3339_nanos(time).fmt(f)
     }
 }
 
@@ -188,15 +168,5 @@ mod tests {
         let mut line = Vec::new();
         text_line(&mut line, &other, &format, &Seconds(other.time)).unwrap();
         assert!(line.starts_with(b"[003] 0.000000005 dprobe: "));
-    }
-
-    #[test]
-    fn times_have_nine_digits() {
-        assert_eq!(Seconds(1).to_string(), "0.000000001");
-        assert_eq!(
-            Wall(1_700_000_000_000_000_005).to_string(),
-            "2023-11-14T22:13:20.000000005Z"
-        );
-        assert_eq!(Seconds(12_345_678_901).to_string(), "12.345678901");
     }
 }

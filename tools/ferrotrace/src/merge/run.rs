@@ -15,7 +15,6 @@ use serde::Serialize;
 
 use super::calls;
 use super::format::Format;
-use super::lines::Seconds;
 use super::order::Merge;
 use super::order::Unreadable;
 use super::order::Window;
@@ -26,6 +25,7 @@ use super::sink::Sink;
 use super::sink::WriteError;
 use super::source::Damage;
 use super::source::Event;
+use crate::clock::Seconds;
 
 /// Why a merge ended early.
 #[derive(Debug, thiserror::Error)]

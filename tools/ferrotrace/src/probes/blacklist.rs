@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel says beforehand that it refuses a probe: `kprobes/blacklist` of debugfs. With several probes in a call, the C
-//! engine says only that one of them was refused, and each try to find it costs a grace period.
+//! What the kernel says beforehand that it refuses a probe: `kprobes/blacklist` of debugfs. With
+//! several probes in a call, the C engine says only that one of them was refused, and each try to
+//! find it costs a grace period.
 
 #![deny(unsafe_code)]
 

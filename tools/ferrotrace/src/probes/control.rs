@@ -10,13 +10,13 @@ use std::io;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::Flock;
 use nix::fcntl::FlockArg;
 
 use super::error::Error;
-use super::error::Names;
 use super::error::Refusal;
 use super::error::Result;
 use super::model::Kind;
@@ -26,6 +26,7 @@ use super::model::parse_list;
 use super::resolve::Wanted;
 use super::symbols::Symbols;
 use crate::file::IoError;
+use crate::near::Names;
 
 /// The most bytes that the module takes at once.
 const WRITE_MAX: usize = 1 << 16;
@@ -34,12 +35,44 @@ const WRITE_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub struct Control {
     dir: PathBuf,
+    /// Open file of tables, which takes commands instead of the file of probes.
+    totals: Option<Rc<File>>,
 }
 
 impl Control {
     /// Names the directory. Nothing is opened yet.
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir }
+        let totals = None;
+        Self { dir, totals }
+    }
+
+    /// Makes tables for the probes that are added from now on, by the module's command. Returns
+    /// `None` with a module that has none.
+    pub fn with_totals(&self, command: &str) -> Result<Option<(Self, Rc<File>)>> {
+        let path = self.dir.join("totals");
+        let failed = |action| {
+            let path = path.clone();
+            move |source| {
+                Error::Io(IoError {
+                    action,
+                    path,
+                    source,
+                })
+            }
+        };
+        let file = match File::options().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(failed("open"))?,
+        };
+        (&file)
+            .write_all(command.as_bytes())
+            .map_err(failed("write to"))?;
+        let file = Rc::new(file);
+        let control = Self {
+            dir: self.dir.clone(),
+            totals: Some(file.clone()),
+        };
+        Ok(Some((control, file)))
     }
 
     /// The channel of the hits, without the number of the CPU.
@@ -73,8 +106,8 @@ impl Control {
         number.map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
     }
 
-    /// Adds probes in their order, up to the first that is refused, with as few writes as that takes. Returns how many those before it
-    /// are, and why it is.
+    /// Adds probes in their order, up to the first that is refused, with as few writes as that
+    /// takes. Returns how many those before it are, and why it is.
     pub fn add(&self, probes: &[Wanted]) -> (usize, Result<()>) {
         let on_returns = probes.iter().enumerate();
         let within = on_returns
@@ -147,10 +180,16 @@ impl Control {
         lines: &[String],
         error: impl Fn(usize, io::Error) -> Error,
     ) -> (usize, Result<()>) {
-        let file = File::options().write(true).open(self.path());
-        let mut file = match file {
-            Ok(file) => file,
-            Err(error) => return (0, Err(self.refused("open", error))),
+        let opened;
+        let mut file = match &self.totals {
+            Some(file) => &**file,
+            None => match File::options().write(true).open(self.path()) {
+                Ok(file) => {
+                    opened = file;
+                    &opened
+                }
+                Err(error) => return (0, Err(self.refused("open", error))),
+            },
         };
         let mut done = 0;
         let mut is_refused = false;
@@ -163,7 +202,8 @@ impl Control {
                 text.push_str(line);
             }
             match file.write(text.as_bytes()) {
-                // It takes whole lines, at least one, and not the one that it refuses, of which the next write says why.
+                // It takes whole lines, at least one, and not the one that it refuses, of which the
+                // next write says why.
                 Ok(taken) => {
                     is_refused = taken < text.len();
                     let taken = text.get(..taken).unwrap_or_default();
@@ -172,7 +212,8 @@ impl Control {
                         count => done += count,
                     }
                 }
-                // The first, or, with a module of an earlier version, that there are several: it alone tells.
+                // The first, or, with a module of an earlier version, that there are several: it
+                // alone tells.
                 Err(_) if !is_refused && rest.len() > 1 => is_refused = true,
                 Err(refusal) => return (done, Err(error(done, refusal))),
             }
@@ -245,8 +286,8 @@ fn line(probe: &Wanted) -> String {
         ..
     } = probe;
     let letter = match kind {
-        Kind::Probe => 'p',
         Kind::Return => 'r',
+        _ => 'p',
     };
     format!("{}\n", format!("{letter} {name} {place} {args}").trim_end())
 }
@@ -285,15 +326,7 @@ mod tests {
     }
 
     fn wanted(name: &str, place: &str, args: &str) -> Wanted {
-        Wanted {
-            name: name.to_owned(),
-            kind: Kind::Probe,
-            place: place.parse().unwrap(),
-            at: None,
-            args: args.to_owned(),
-            of_pattern: false,
-            refused: None,
-        }
+        Wanted::of_place(name, place, Kind::Probe, args)
     }
 
     #[test]

@@ -14,29 +14,12 @@ use thiserror::Error;
 use super::model::ParseError;
 use super::model::Place;
 use crate::file::IoError;
+use crate::lockdown;
+use crate::near::Names;
 use crate::near::did_you_mean;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
-
-/// Names for a message.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Names(pub Vec<String>);
-
-impl fmt::Display for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 20;
-        if self.0.is_empty() {
-            return f.write_str("none at all");
-        }
-        let first = self.0.get(..MOST).unwrap_or(&self.0);
-        f.write_str(&first.join(", "))?;
-        match self.0.len().saturating_sub(MOST) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
-    }
-}
 
 /// Why the kernel refuses a probe, in words.
 #[derive(Debug)]
@@ -73,19 +56,28 @@ impl fmt::Display for Refusal {
 #[derive(Debug, Error)]
 pub enum Error {
     /// Nothing is mounted where debugfs should be.
-    #[error("{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug)", .0.display())]
+    #[error(
+        "{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug){}",
+        .0.display(),
+        lockdown::note()
+    )]
     NoDebugfs(PathBuf),
 
     /// debugfs is there, but not the directory of the module.
     #[error(
         "{}: no such directory: the module ferrotrace_kprobe_events is not loaded (modprobe ferrotrace_kprobe_events; \
-         it comes with CONFIG_KPROBES_RUST_EVENTS)",
-        .0.display()
+         it comes with CONFIG_KPROBES_RUST_EVENTS){}",
+        .0.display(),
+        lockdown::note()
     )]
     NoModule(PathBuf),
 
     /// The user may not do that.
-    #[error("{}: permission denied: only root may probe the kernel", .0.display())]
+    #[error(
+        "{}: permission denied: {}",
+        .0.display(),
+        lockdown::cause(.0, "only root may probe the kernel")
+    )]
     Denied(PathBuf),
 
     /// The list is not as it should be.
@@ -124,7 +116,7 @@ pub enum Error {
     },
 
     /// The kernel refuses a probe there.
-    #[error("no probe at {place}: {refusal}")]
+    #[error("no probe at {}: {refusal}", place.shown())]
     Refused {
         /// The place.
         place: Place,
@@ -134,13 +126,15 @@ pub enum Error {
 
     /// The kernel lists this function among those that it refuses.
     #[error(
-        "no probe at {0}: it is in the kernel's list of code that probes depend on (kprobes/blacklist in debugfs)"
+        "no probe at {}: it is in the kernel's list of code that probes depend on (kprobes/blacklist in debugfs)",
+        .0.shown()
     )]
     Blacklisted(Place),
 
     /// ftrace cannot trace this function of a pattern.
     #[error(
-        "no probe at {0}: ftrace cannot trace it (available_filter_functions in tracefs lists what it can)"
+        "no probe at {}: ftrace cannot trace it (available_filter_functions in tracefs lists what it can)",
+        .0.shown()
     )]
     Untraceable(Place),
 
@@ -179,6 +173,35 @@ pub enum Error {
     #[error("{0} takes the module ferrotrace_kprobe_events: kprobe_events of tracefs cannot do it")]
     Stock(String),
 
+    /// Only filters of tracefs can have such a condition.
+    #[error(
+        "{0}: the module ferrotrace_kprobe_events takes conditions of which all have to hold (&&), and values without blanks; \
+         ||, parentheses and blanks take filters of tracefs: tracepoints, system calls, probes in files, and kernels without \
+         the module have them"
+    )]
+    Filter(Place),
+
+    /// tracefs refuses a filter.
+    #[error("{event}: the kernel refuses the condition {filter}: {why}")]
+    TracefsFilter {
+        /// The event.
+        event: Place,
+        /// The filter.
+        filter: String,
+        /// Its answer.
+        why: String,
+    },
+
+    /// Tracepoints.
+    #[error(transparent)]
+    Tracepoint(#[from] Box<crate::tracepoints::error::Error>),
+
+    /// Tracepoints take tracefs.
+    #[error(
+        "tracepoints take tracefs: is it mounted? (mount -t tracefs tracefs /sys/kernel/tracing)"
+    )]
+    NoTracefs,
+
     /// Nothing serves probes in files.
     #[error(
         "probes in files take uprobe_events of tracefs (CONFIG_UPROBE_EVENTS): is it mounted? \
@@ -191,17 +214,16 @@ pub enum Error {
     Channel(#[from] crate::relay::error::Error),
 }
 
+impl From<crate::tracepoints::error::Error> for Error {
+    fn from(error: crate::tracepoints::error::Error) -> Self {
+        Self::Tracepoint(Box::new(error))
+    }
+}
+
 impl Error {
     /// A refusal of the system, when something is done to a file that belongs to root.
     pub(super) fn of_file(action: &'static str, path: PathBuf, source: io::Error) -> Self {
-        match source.kind() {
-            io::ErrorKind::PermissionDenied => Self::Denied(path),
-            _ => Self::Io(IoError {
-                action,
-                path,
-                source,
-            }),
-        }
+        IoError::or_denied(Self::Denied, action, &path, source)
     }
 }
 

@@ -4,9 +4,12 @@
 
 #![deny(unsafe_code)]
 
+use std::rc::Rc;
+
 use super::model::ProbeArg;
 use super::order::Timed;
 use crate::fast::record::Record;
+use crate::text::printable_columns;
 
 /// The type of records with registers.
 const WITH_REGISTERS: u16 = 0;
@@ -17,6 +20,51 @@ pub const REGISTERS: [&str; 17] = [
     "r15", "flags",
 ];
 
+/// The value of an argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// It could not be read; this much of a text could be.
+    Fault(String),
+    /// A number without a sign.
+    Unsigned(u64),
+    /// A number with one.
+    Signed(i64),
+    /// The same, which is that of an error if it is negative.
+    Error(i64),
+    /// A number that is shown in hexadecimal.
+    Hex(u64),
+    /// The address of a function.
+    Symbol(u64),
+    /// Text.
+    Text(String),
+    /// Names of flags or of a constant, or several numbers.
+    Names(String),
+    /// Calls, the innermost first.
+    Calls(Vec<u64>),
+}
+
+impl Value {
+    /// Returns the number, if the value is one.
+    pub fn number(&self) -> Option<i128> {
+        match self {
+            Self::Unsigned(number) | Self::Hex(number) | Self::Symbol(number) => {
+                Some((*number).into())
+            }
+            Self::Signed(number) | Self::Error(number) => Some((*number).into()),
+            Self::Fault(_) | Self::Text(_) | Self::Names(_) | Self::Calls(_) => None,
+        }
+    }
+}
+
+/// The fields of a tracepoint's hit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    /// Their names and values.
+    pub values: Vec<(Rc<str>, Value)>,
+    /// The value that a system call returned.
+    pub returned: Option<i64>,
+}
+
 /// Data of a record after its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
@@ -24,6 +72,8 @@ pub enum Seen {
     Registers([u64; REGISTERS.len()]),
     /// The values of the probe's arguments: see [`Args`].
     Args(Vec<u8>),
+    /// Those of a tracepoint's fields.
+    Fields(Fields),
 }
 
 /// A hit.
@@ -147,6 +197,9 @@ impl Event {
     pub fn value(&self) -> Option<u64> {
         match self.seen {
             Seen::Registers([ax, ..]) if self.is_return => Some(ax),
+            Seen::Fields(Fields { returned, .. }) => {
+                returned.map(|value| u64::from_ne_bytes(value.to_ne_bytes()))
+            }
             _ => None,
         }
     }
@@ -155,10 +208,7 @@ impl Event {
 /// The text up to the first NUL, without control characters.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text)
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+    printable_columns(&String::from_utf8_lossy(text))
 }
 
 #[cfg(test)]
@@ -180,6 +230,7 @@ pub(crate) mod tests {
         data.extend(event.ip.to_ne_bytes());
         data.extend(event.duration.unwrap().to_ne_bytes());
         let ty = match &event.seen {
+            Seen::Fields(_) => panic!("not a record of the module"),
             Seen::Registers(registers) => {
                 data.extend(registers.iter().flat_map(|register| register.to_ne_bytes()));
                 WITH_REGISTERS

@@ -7,7 +7,9 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -19,7 +21,6 @@ use nix::poll::poll;
 
 use super::control::Control;
 use super::error::Error;
-use super::error::Names;
 use super::error::Result;
 use super::event::Event;
 use super::live;
@@ -27,9 +28,13 @@ use super::model::Probe;
 use super::resolve::KnownRefusal;
 use super::resolve::Wanted;
 use super::stock::Stock;
+use super::stock::instance::Instance;
 use super::stock::live::StockLive;
-use crate::modprobe;
+use crate::kernel_dir;
+use crate::lockdown;
+use crate::near::Names;
 use crate::signals::StopSignals;
+use crate::tracepoints::resolve::Tracepoint;
 
 /// The directory of the module.
 const MODULE_DIR: &str = "/sys/kernel/debug/ferrotrace_kprobe_events";
@@ -37,8 +42,8 @@ const MODULE_DIR: &str = "/sys/kernel/debug/ferrotrace_kprobe_events";
 /// Reads of a CPU before the other CPUs have their turn.
 const TURN: usize = 16;
 
-/// Where some probes have been refused, so many are added at once, and then more each time: to find the one that is refused takes as
-/// much as there is in a call.
+/// Where some probes have been refused, so many are added at once, and then more each time: to find
+/// the one that is refused takes as much as there is in a call.
 const FEW: usize = 64;
 
 /// So many are added at most before it is asked whether to go on.
@@ -77,11 +82,9 @@ impl Kernel {
     /// The module with this directory; without one, what the running kernel has.
     pub fn find(dir: Option<PathBuf>) -> Self {
         let is_given = dir.is_some();
-        let dir = dir.unwrap_or_else(|| PathBuf::from(MODULE_DIR));
-        if !is_given {
-            modprobe::load_if_missing(&dir, "ferrotrace_kprobe_events");
-        }
-        if !is_given && !dir.exists() {
+        let dir =
+            dir.unwrap_or_else(|| kernel_dir::find(MODULE_DIR.into(), "ferrotrace_kprobe_events"));
+        if !is_given && (!dir.exists() || lockdown::closes(&dir)) {
             let stock = Stock::find();
             if stock.is_some() {
                 let module = None;
@@ -95,9 +98,40 @@ impl Kernel {
         }
     }
 
+    /// Makes tables, by the module's command, for the probes that the returned value adds. Returns
+    /// `None` without a module that has tables.
+    pub(super) fn with_totals(&self, command: &str) -> Result<Option<(Self, Rc<File>)>> {
+        let Some(control) = &self.module else {
+            return Ok(None);
+        };
+        let module = self.of_module(control.with_totals(command))?;
+        Ok(module.map(|(control, file)| {
+            let kernel = Self {
+                module: Some(control),
+                stock: None,
+            };
+            (kernel, file)
+        }))
+    }
+
+    /// Returns tracefs, for probes in the kernel whose hits its histograms count. Returns `None` if
+    /// it does not provide these.
+    pub fn for_counts(&self) -> Option<Self> {
+        let stock = self.stock.as_ref().filter(|_| self.is_stock())?;
+        Some(Self {
+            module: None,
+            stock: Some(stock.for_counts()?),
+        })
+    }
+
     /// Returns true if tracefs provides probes in the kernel.
     pub fn is_stock(&self) -> bool {
         self.module.is_none()
+    }
+
+    /// The channel of the module, DIR/NAME.
+    pub fn channel(&self) -> Option<PathBuf> {
+        self.module.as_ref().map(Control::channel)
     }
 
     /// Takes it that the module may be missing if all is to be had without it.
@@ -122,8 +156,8 @@ impl Kernel {
         Ok(probes)
     }
 
-    /// Adds probes, all or none, but for those of patterns that the kernel refuses. `is_stopped` is asked now and then, and if it says
-    /// so, none are added.
+    /// Adds probes, all or none, but for those of patterns that the kernel refuses. `is_stopped` is
+    /// asked now and then, and if it says so, none are added.
     pub fn add(&self, probes: &[Wanted], is_stopped: impl Fn() -> bool) -> Result<Added> {
         let mut added = Added::default();
         let mut good = Vec::new();
@@ -177,6 +211,9 @@ impl Kernel {
         let some = probes.get(..count.count()).unwrap_or(probes);
         match (&self.module, &self.stock) {
             (Some(control), _) if !first => {
+                if let Some(probe) = some.iter().find(|probe| probe.filter.is_some()) {
+                    return (Vec::new(), Err(Error::Filter(probe.place.clone())));
+                }
                 let (count, result) = control.add(some);
                 let names = some.iter().take(count).map(|probe| probe.name.clone());
                 (names.collect(), result)
@@ -241,7 +278,8 @@ impl Kernel {
             rest = others;
             let error = match (self.stock.as_ref().map(|stock| stock.remove(name)), error) {
                 (Some(Ok(())), _) => continue,
-                // tracefs does not know what the module has, which may have failed for another reason.
+                // tracefs does not know what the module has, which may have failed for another
+                // reason.
                 (Some(Err(error @ Error::NoProbe { .. })), modules) if is_absence(&modules) => {
                     self.with_all_names(error)
                 }
@@ -280,6 +318,16 @@ impl Kernel {
         match &self.module {
             Some(control) => self.of_module(control.lock().map(Some)),
             None => Ok(None),
+        }
+    }
+
+    /// Opens what hits of tracepoints are read from, without those of probes.
+    pub fn live_tracepoints(&self) -> Live<'_> {
+        Live {
+            module: None,
+            stock: None,
+            instance: None,
+            is_started: false,
         }
     }
 
@@ -323,16 +371,36 @@ impl Live<'_> {
             return Ok(());
         };
         if self.instance.is_none() {
-            let instance = StockLive::open(stock)?;
-            if self.is_started {
-                instance.start()?;
-            }
-            self.instance = Some(instance);
+            self.open_instance(&stock.tracing)?;
         }
         match &mut self.instance {
             Some(instance) => instance.attach(stock, probe),
             None => Ok(()),
         }
+    }
+
+    fn open_instance(&mut self, tracing: &Path) -> Result<()> {
+        let instance = StockLive::open(tracing)?;
+        if self.is_started {
+            instance.start()?;
+        }
+        self.instance = Some(instance);
+        Ok(())
+    }
+
+    /// Has hits of a tracepoint recorded. Returns the probe that they belong to.
+    pub fn trace(&mut self, tracepoint: &Tracepoint) -> Result<Probe> {
+        let tracing = Instance::tracing()?.ok_or(Error::NoTracefs)?;
+        if self.instance.is_none() {
+            self.open_instance(&tracing)?;
+        }
+        let instance = self.instance.as_mut().ok_or(Error::NoTracefs)?;
+        instance.trace(&tracing, tracepoint)
+    }
+
+    /// Hits that were overwritten before they could be read; [`Live::dropped`] has them, too.
+    pub fn overwritten(&self) -> u64 {
+        self.instance.as_ref().map_or(0, StockLive::dropped)
     }
 
     /// Has hits recorded from now on, of those that are attached and of those that will be.
@@ -356,7 +424,8 @@ impl Live<'_> {
         Ok(module.saturating_add(instance))
     }
 
-    /// Continues the round that began at this time. Returns whether there may be more hits from before it.
+    /// Continues the round that began at this time. Returns whether there may be more hits from
+    /// before it.
     pub fn turn(&mut self, began: u64, mut to: impl FnMut(Event)) -> Result<bool> {
         let mut more = false;
         if let Some(live) = &mut self.module {
@@ -405,7 +474,6 @@ mod tests {
     use std::fs;
 
     use super::super::model::Kind;
-    use super::super::model::Place;
     use super::*;
 
     #[test]
@@ -414,15 +482,8 @@ mod tests {
         let file = dir.path().join("probes");
         fs::write(&file, "").unwrap();
         let kernel = Kernel::find(Some(dir.path().to_owned()));
-        let probes = (0..3 * MANY).map(|number| Wanted {
-            name: format!("n{number}"),
-            kind: Kind::Probe,
-            place: "f".parse::<Place>().unwrap(),
-            at: None,
-            args: String::new(),
-            of_pattern: false,
-            refused: None,
-        });
+        let probes = (0..3 * MANY)
+            .map(|number| Wanted::of_place(&format!("n{number}"), "f", Kind::Probe, ""));
         let probes: Vec<_> = probes.collect();
         let asked = Cell::new(0);
         let third = || asked.replace(asked.get() + 1) == 2;

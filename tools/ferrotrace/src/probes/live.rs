@@ -2,7 +2,8 @@
 
 //! Reading the hits as they come.
 //!
-//! The records of a CPU are read with `read(2)`, which returns whole ones, those of the unfinished sub-buffer too.
+//! The records of a CPU are read with `read(2)`, which returns whole ones, those of the unfinished
+//! sub-buffer too.
 
 #![deny(unsafe_code)]
 
@@ -40,7 +41,8 @@ impl<'a> Live<'a> {
         self.control.lost()
     }
 
-    /// Continues the round that began at this time. Returns whether there may be more records from before it.
+    /// Continues the round that began at this time. Returns whether there may be more records from
+    /// before it.
     pub fn turn(&mut self, began: u64, mut to: impl FnMut(Event)) -> Result<bool> {
         Ok(self.live.turn(TURN, |record| {
             let event = Event::parse(record)?;

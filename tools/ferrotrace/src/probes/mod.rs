@@ -6,6 +6,7 @@
 //! `Documentation/probes.rst`.
 
 mod blacklist;
+pub mod condition;
 pub mod control;
 pub mod error;
 pub mod event;
@@ -19,6 +20,8 @@ pub mod screen;
 pub mod spec;
 pub mod stock;
 pub mod summary;
+pub mod sums;
 pub mod symbols;
+pub mod totals;
 pub mod types;
 pub mod watch;

@@ -13,6 +13,8 @@ use serde::Serialize;
 use serde::Serializer;
 use thiserror::Error;
 
+use crate::kallsyms::demangled;
+
 /// The most bytes of a probe's name.
 pub const NAME_MAX: usize = 63;
 
@@ -24,6 +26,8 @@ pub enum Kind {
     Probe,
     /// The return of a function.
     Return,
+    /// An event of tracefs.
+    Tracepoint,
 }
 
 impl Kind {
@@ -32,6 +36,7 @@ impl Kind {
         match self {
             Self::Probe => "probe",
             Self::Return => "return",
+            Self::Tracepoint => "tracepoint",
         }
     }
 }
@@ -64,7 +69,7 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, PlaceError> {
         // A path may have a plus.
-        let colon = text.rfind(':').filter(|_| text.contains('/')).unwrap_or(0);
+        let colon = end_of_path(text).unwrap_or(0);
         let plus = text.get(colon..).and_then(|rest| rest.find('+'));
         let (symbol, offset) = match plus.and_then(|plus| text.split_at_checked(colon + plus)) {
             Some((symbol, offset)) => {
@@ -73,11 +78,8 @@ impl FromStr for Place {
             }
             None => (text, 0),
         };
-        if symbol.contains('/')
-            && symbol
-                .rsplit_once(':')
-                .is_none_or(|(_, name)| name.is_empty())
-        {
+        let name = end_of_path(symbol).and_then(|colon| symbol.get(colon + 1..));
+        if symbol.contains('/') && name.is_none_or(str::is_empty) {
             return Err(PlaceError::File);
         }
         // A path may have any others.
@@ -90,6 +92,14 @@ impl FromStr for Place {
             offset,
         })
     }
+}
+
+/// Returns where the colon is that ends the path of a file. The kernel takes no path with a colon;
+/// names of Rust have some.
+fn end_of_path(text: &str) -> Option<usize> {
+    let slash = text.rfind('/')?;
+    let behind = text.get(slash..)?;
+    Some(slash + behind.find(':')?)
 }
 
 pub(super) fn number(text: &str) -> Option<u32> {
@@ -113,9 +123,27 @@ impl fmt::Display for Place {
     }
 }
 
+/// A place with the path of its function, if that is one of Rust.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(&'a Place);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { symbol, offset } = self.0;
+        let name = symbol.rsplit(':').next().unwrap_or_default();
+        let before = symbol.len() - name.len();
+        f.write_str(symbol.get(..before).unwrap_or_default())?;
+        f.write_str(&demangled(name))?;
+        match offset {
+            0 => Ok(()),
+            offset => write!(f, "+{offset:#x}"),
+        }
+    }
+}
+
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.collect_str(&self.shown())
     }
 }
 
@@ -148,13 +176,28 @@ pub fn short_name(name: &str, most: usize) -> String {
 impl Place {
     /// The file, and the function there or the offset in it, if it is in a file.
     pub fn in_file(&self) -> Option<(&str, &str)> {
-        let parts = self.symbol.rsplit_once(':');
-        parts.filter(|(path, _)| path.contains('/'))
+        let (path, name) = self.symbol.split_at_checked(end_of_path(&self.symbol)?)?;
+        Some((path, name.strip_prefix(':')?))
     }
 
-    /// Returns true if the place is a pattern for several functions.
+    /// The module, if it is named, and the function or the pattern in it; not of a file.
+    pub fn in_module(&self) -> (Option<&str>, &str) {
+        match self.symbol.split_once(':') {
+            // Two colons are within a path of Rust.
+            Some((module, name)) if !name.starts_with(':') => (Some(module), name),
+            _ => (None, &self.symbol),
+        }
+    }
+
+    /// The place as it is shown: a function of Rust by its path.
+    pub fn shown(&self) -> Shown<'_> {
+        Shown(self)
+    }
+
+    /// Returns true if the place is a pattern for several functions, as a path of Rust is: without
+    /// the hashes of crates, those of two crates can be the same.
     pub fn is_pattern(&self) -> bool {
-        self.symbol.contains(['*', '?', '['])
+        self.symbol.contains(['*', '?', '[']) || self.symbol.contains("::")
     }
 
     /// The default name of a probe there.
@@ -172,6 +215,7 @@ impl Place {
             None => ("", self.symbol.as_str()),
         };
         let dot = if file.is_empty() { "" } else { "." };
+        let function = demangled(function);
         let symbol = file.chars().chain(dot.chars()).chain(function.chars());
         let symbol = symbol.map(|c| if fits(c) { c } else { '_' });
         let name: String = symbol.collect();
@@ -223,8 +267,9 @@ fn as_texts<S: Serializer>(args: &[ProbeArg], serializer: S) -> Result<S::Ok, S:
     serializer.collect_seq(args.iter().map(|arg| &arg.text))
 }
 
-/// The arguments of a probe of this kind, from the kernel's text, in which a comma follows each but the last.
-pub(super) fn parse_args(text: &str, kind: Kind) -> Option<Vec<ProbeArg>> {
+/// The arguments of a probe of this kind, from the kernel's text, in which a comma follows each but
+/// the last.
+pub(crate) fn parse_args(text: &str, kind: Kind) -> Option<Vec<ProbeArg>> {
     let words = text.replace(',', " ");
     let args = Args::parse(&words, kind == Kind::Return)?;
     let texts = words.split_ascii_whitespace();

@@ -17,7 +17,9 @@ use super::event::Args;
 use super::event::Event;
 use super::event::REGISTERS;
 use super::event::Seen;
+pub use super::event::Value;
 use super::event::text as harmless;
+use super::model::Kind;
 use super::model::Probe;
 use super::model::ProbeArg;
 use super::symbols::Symbols;
@@ -25,7 +27,7 @@ use super::watch::Counts;
 use crate::clock::Stamp;
 
 /// The largest errno; a function returns it as a negative number.
-const MAX_ERRNO: i64 = 4095;
+pub(crate) const MAX_ERRNO: i64 = 4095;
 
 /// A value that a function returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +65,7 @@ impl Returned {
 
 /// Returns the name of the error that a function of the kernel returns as this number, if it is
 /// one.
-fn errno_name(number: i64) -> Option<String> {
+pub(crate) fn errno_name(number: i64) -> Option<String> {
     if !(-MAX_ERRNO..0).contains(&number) {
         return None;
     }
@@ -108,6 +110,8 @@ pub struct Style {
     pub registers: bool,
     /// With dates and times of day: from the epoch to the zero of the clock of the records, in ns.
     pub wall: Option<u64>,
+    /// One word for hits that are missing, `lost`, with the place.
+    pub lost: bool,
 }
 
 impl Style {
@@ -117,27 +121,6 @@ impl Style {
             wall: self.wall,
         }
     }
-}
-
-/// The value of an argument.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// It could not be read; this much of a text could be.
-    Fault(String),
-    /// A number without a sign.
-    Unsigned(u64),
-    /// A number with one.
-    Signed(i64),
-    /// The same, which is that of an error if it is negative.
-    Error(i64),
-    /// A number that is shown in hexadecimal.
-    Hex(u64),
-    /// The address of a function.
-    Symbol(u64),
-    /// Text.
-    Text(String),
-    /// Calls, the innermost first.
-    Calls(Vec<u64>),
 }
 
 impl Value {
@@ -150,23 +133,26 @@ impl Value {
             .ok()
             .and_then(|index| 1_u32.checked_shl(index));
         let failed = bytes.is_empty() || faults & bit.unwrap_or(0) != 0;
-        let show = match ty {
+        match ty {
             Type::Stack { user } => return Self::Calls(args.calls(user).collect()),
             Type::Text { .. } if failed => return Self::Fault(harmless(bytes)),
             Type::Text { .. } => return Self::Text(harmless(bytes)),
             _ if failed => return Self::Fault(String::new()),
-            Type::Bits { .. } => Show::Unsigned,
-            Type::Number { show, .. } => show,
-        };
+            Type::Bits { .. } | Type::Number { .. } => (),
+        }
         let mut word = [0; 8];
         for (to, from) in word.iter_mut().zip(bytes) {
             *to = *from;
         }
-        let number = ty.of_word(u64::from_le_bytes(word));
-        // The bits were taken out by the kernel.
-        let number = match ty {
-            Type::Bits { .. } => u64::from_le_bytes(word),
-            _ => number,
+        Self::of_word(arg, u64::from_le_bytes(word), in_file)
+    }
+
+    /// The value of an argument that is a number, from a word that begins with its bytes.
+    pub(crate) fn of_word(arg: &ProbeArg, word: u64, in_file: bool) -> Self {
+        let number = arg.arg.ty.of_record(word);
+        let show = match arg.arg.ty {
+            Type::Number { show, .. } => show,
+            _ => Show::Unsigned,
         };
         match show {
             Show::Unsigned => Self::Unsigned(number),
@@ -182,7 +168,8 @@ impl Value {
         }
     }
 
-    /// As text; a stack as the names of its functions, the outermost first, as flame graphs have them.
+    /// As text; a stack as the names of its functions, the outermost first, as flame graphs have
+    /// them.
     pub fn text(&self, pid: i32, symbols: &Symbols) -> String {
         match self {
             Self::Calls(calls) => {
@@ -200,6 +187,27 @@ impl Value {
             Self::Hex(number) => format!("{number:#x}"),
             Self::Symbol(address) => symbols.describe(*address),
             Self::Text(text) => format!("{text:?}"),
+            Self::Names(text) => text.clone(),
+        }
+    }
+
+    /// As text, for a part of a key. The word that a function has returned is shown as such.
+    pub(crate) fn text_in_key(
+        &self,
+        name: &str,
+        probe: &Probe,
+        pid: i32,
+        symbols: &Symbols,
+    ) -> String {
+        match (self, name) {
+            (Self::Hex(word), "ret") if probe.kind == Kind::Return => {
+                Returned::of(probe, *word).to_string()
+            }
+            (Self::Hex(word), "errno") if probe.kind == Kind::Return => {
+                let errno = Returned::of(probe, *word).errno();
+                errno.unwrap_or_else(|| "-".to_owned())
+            }
+            _ => self.text(pid, symbols),
         }
     }
 
@@ -214,7 +222,7 @@ impl Value {
             Self::Signed(number) | Self::Error(number) => (*number).into(),
             // Numbers in JSON are decimal.
             Self::Hex(_) | Self::Symbol(_) => self.text(pid, symbols).into(),
-            Self::Text(text) => text.clone().into(),
+            Self::Text(text) | Self::Names(text) => text.clone().into(),
         }
     }
 }
@@ -224,15 +232,19 @@ pub fn values<'a>(
     event: &'a Event,
     probe: &'a Probe,
 ) -> impl Iterator<Item = (&'a str, Value)> + 'a {
-    let seen = match &event.seen {
-        Seen::Args(bytes) => Some(Args::of(bytes, &probe.args)),
-        Seen::Registers(_) => None,
+    let (seen, fields) = match &event.seen {
+        Seen::Args(bytes) => (Some(Args::of(bytes, &probe.args)), None),
+        Seen::Fields(seen) => (None, Some(seen.values.iter())),
+        Seen::Registers(_) => (None, None),
     };
+    let fields = fields.into_iter().flatten();
+    let fields = fields.map(|(name, value)| (&**name, value.clone()));
     let args = probe.args.iter().enumerate();
     let in_file = probe.place.in_file().is_some();
-    args.filter_map(move |(index, arg)| {
+    let args = args.filter_map(move |(index, arg)| {
         Some((arg.name.as_str(), Value::new(arg, index, seen?, in_file)))
-    })
+    });
+    args.chain(fields)
 }
 
 /// A line, or with registers several, for a hit of `probe`.
@@ -241,11 +253,10 @@ pub fn event(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> S
         return format!("{}\n", event_json(event, probe, symbols, style));
     }
     let (cpu, time) = (event.cpu, style.stamp(event));
-    let (comm, pid, place) = (&event.comm, event.pid, &probe.place);
+    let (comm, pid, place) = (&event.comm, event.pid, probe.place.shown());
     let mut text = format!("[{cpu:03}] {time} {comm}-{pid} {place}");
     // Writing to a string does not fail.
     if event.is_return {
-        let to = symbols.call(event.ip, event.pid);
         let value = match event.value() {
             Some(value) => format!(" = {}", Returned::of(probe, value)),
             None => " returns".to_owned(),
@@ -254,7 +265,10 @@ pub fn event(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> S
             Some(ns) => format!("{}.{:03} us", ns / 1000, ns % 1000),
             None => "entry not seen".to_owned(),
         };
-        let _ = write!(text, "{value}, {time}, to {to}");
+        let _ = write!(text, "{value}, {time}");
+        if probe.kind != Kind::Tracepoint {
+            let _ = write!(text, ", to {}", symbols.call(event.ip, event.pid));
+        }
     }
     let mut stacks = Vec::new();
     for (name, value) in values(event, probe) {
@@ -292,11 +306,13 @@ fn event_json(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> 
         "probe": probe.name,
         "kind": probe.kind,
         "place": probe.place,
-        "ip": format!("{:#x}", event.ip),
     });
     let Some(map) = object.as_object_mut() else {
         return object;
     };
+    if probe.kind != Kind::Tracepoint {
+        map.insert("ip".to_owned(), format!("{:#x}", event.ip).into());
+    }
     if style.wall.is_some() {
         map.insert("wall".to_owned(), style.stamp(event).to_string().into());
     }
@@ -306,10 +322,12 @@ fn event_json(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> 
             map.insert("errno".to_owned(), value.errno().into());
         }
         map.insert("duration_ns".to_owned(), event.duration.into());
-        let to = symbols.call(event.ip, event.pid);
-        map.insert("to".to_owned(), to.into());
+        if probe.kind != Kind::Tracepoint {
+            let to = symbols.call(event.ip, event.pid);
+            map.insert("to".to_owned(), to.into());
+        }
     }
-    if !probe.args.is_empty() {
+    if !probe.args.is_empty() || matches!(event.seen, Seen::Fields(_)) {
         let args = values(event, probe);
         let args: Map<_, _> = args
             .map(|(name, value)| (name.to_owned(), value.json(event.pid, symbols)))
@@ -337,7 +355,7 @@ pub fn table(probes: &[Probe]) -> String {
         [
             probe.name.clone(),
             probe.kind.word().to_owned(),
-            probe.place.to_string(),
+            probe.place.shown().to_string(),
             probe.hits.to_string(),
             probe.missed.to_string(),
             if probe.gone { "gone" } else { "on" }.to_owned(),
@@ -375,8 +393,55 @@ fn reads(probe: &Probe) -> String {
     words.join(" ")
 }
 
+/// Returns the number of lost hits, and where they were lost.
+pub fn lost(counts: &Counts) -> String {
+    let (kernel, overwritten) = (counts.lost_in_kernel(), counts.overwritten);
+    match (kernel, overwritten) {
+        (0, 0) => "0 lost".to_owned(),
+        (_, 0) => format!("{kernel} lost (in the kernel)"),
+        (0, _) => format!("{overwritten} lost (overwritten)"),
+        _ => format!(
+            "{} lost ({kernel} in the kernel, {overwritten} overwritten)",
+            kernel.saturating_add(overwritten)
+        ),
+    }
+}
+
+/// The summary at the end, with one word for what is missing.
+fn counts_with_lost(counts: &Counts, style: Style) -> String {
+    if style.json {
+        let probes = counts.probes.iter().map(|probe| {
+            json!({"name": probe.name, "events": probe.events, "lost": {"in_kernel": probe.missed}})
+        });
+        let summary = json!({
+            "probes": probes.collect::<Vec<_>>(),
+            "events": counts.events,
+            "lost": {"in_kernel": counts.lost_in_kernel(), "overwritten": counts.overwritten},
+            "late": counts.late,
+        });
+        return format!("{}\n", json!({ "summary": summary }));
+    }
+    let mut text = String::new();
+    for probe in &counts.probes {
+        let (name, events) = (&probe.name, probe.events);
+        let lost = match probe.missed {
+            0 => String::new(),
+            missed => format!(", {missed} lost (in the kernel)"),
+        };
+        let _ = writeln!(text, "{name}: {events} hits{lost}");
+    }
+    let _ = writeln!(text, "{} hits, {}", counts.events, lost(counts));
+    if counts.late != 0 {
+        let _ = writeln!(text, "{} hits stand too late", counts.late);
+    }
+    text
+}
+
 /// The summary at the end.
 pub fn counts(counts: &Counts, style: Style) -> String {
+    if style.lost {
+        return counts_with_lost(counts, style);
+    }
     if style.json {
         return format!("{}\n", json!({ "summary": counts }));
     }
@@ -393,222 +458,4 @@ pub fn counts(counts: &Counts, style: Style) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::event::tests::event as sample;
-    use super::super::model::parse_list;
-    use super::super::model::tests::LIST;
-    use super::*;
-
-    const MINUS_TWO: u64 = u64::MAX - 1;
-
-    fn returning(hit: &mut Event) {
-        if let Seen::Registers([ax, ..]) = &mut hit.seen {
-            *ax = MINUS_TWO;
-        }
-    }
-
-    /// `-10`, `/etc`, and the rest of an area of 16 bytes.
-    fn with_args() -> (Event, Probe) {
-        let line = "id=9 name=o kind=return place=f address=0x1 hits=0 missed=0 state=on \
-                    args=n=$retval:s32,s=+0($arg2):string5,x=%di:x8,b=%di:b2@1/8,y=%si:symbol if=n<0\n";
-        let probe = parse_list(line).unwrap().remove(0);
-        let mut hit = sample(12);
-        hit.is_return = true;
-        hit.duration = Some(5);
-        let mut area = (-10i32).to_le_bytes().to_vec();
-        area.extend(b"/e\x07c\0\xab\x02\0\0\0\0\0");
-        area.extend(5u64.to_le_bytes());
-        area.extend([0; 4]);
-        hit.seen = Seen::Args(area);
-        (hit, probe)
-    }
-
-    #[test]
-    fn arguments() {
-        let (mut hit, probe) = with_args();
-        let symbols = Symbols::default();
-        let style = Style::default();
-        assert_eq!(
-            event(&hit, &probe, &symbols, style),
-            "[001] 0.000000012 cat-42 f returns, 0.005 us, to 0xffffffff81063c90 n=-10 (ECHILD) s=\"/e?c\" x=0xab b=2 y=0x5\n"
-        );
-        let style = Style {
-            json: true,
-            registers: true,
-            wall: Some(1_000_000_000),
-        };
-        let line = event(&hit, &probe, &symbols, style);
-        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["wall"], "1970-01-01T00:00:01.000000012Z");
-        assert_eq!(
-            value["args"],
-            json!({"n": -10, "s": "/e?c", "x": "0xab", "b": 2, "y": "0x5"})
-        );
-        assert!(value.get("registers").is_none() && value.get("value").is_none());
-        if let Seen::Args(bytes) = &mut hit.seen {
-            bytes[24] = 0b111;
-        }
-        let text = event(&hit, &probe, &symbols, Style::default());
-        assert!(
-            text.ends_with(" n=(fault) s=\"/e?c\"(fault) x=(fault) b=2 y=0x5\n"),
-            "{text}"
-        );
-        let table = table(&[probe]);
-        assert!(table.contains("  state  reads\n"), "{table}");
-        assert!(table.ends_with("  on     n=$retval:s32 s=+0($arg2):string5 x=%di:x8 b=%di:b2@1/8 y=%si:symbol if n<0\n"), "{table}");
-    }
-
-    #[test]
-    fn stacks() {
-        let line = "id=9 name=o kind=probe place=f address=0x1 hits=0 missed=0 state=on \
-                    args=stack=$kstack,n=%di:u8,ustack=$ustack\n";
-        let probe = parse_list(line).unwrap().remove(0);
-        let mut hit = sample(12_000_000_034);
-        // No process has this number.
-        hit.pid = i32::MAX;
-        let mut bytes = vec![7, 0, 0, 0, 0, 0, 0, 0];
-        for call in [0xffff_ffff_8100_0204_u64, 0xffff_ffff_8100_0108, 0x1234] {
-            bytes.extend(call.to_ne_bytes());
-        }
-        hit.seen = Seen::Args(bytes);
-        let symbols = Symbols::parse("ffffffff81000100 T a\nffffffff81000200 T b\n");
-        let style = Style {
-            wall: Some(1_000_000_000),
-            ..Style::default()
-        };
-        assert_eq!(
-            event(&hit, &probe, &symbols, style),
-            "[001] 1970-01-01T00:00:13.000000034Z cat-2147483647 f n=7\n        b+0x4\n        a+0x8\n        0x1234\n"
-        );
-        let folded: Vec<_> = super::values(&hit, &probe)
-            .map(|(_, value)| value.text(hit.pid, &symbols))
-            .collect();
-        assert_eq!(folded, ["a;b", "7", "0x1234"]);
-        let style = Style {
-            json: true,
-            ..Style::default()
-        };
-        let line = event(&hit, &probe, &symbols, style);
-        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(
-            value["args"],
-            json!({"stack": ["b+0x4", "a+0x8"], "n": 7, "ustack": ["0x1234"]})
-        );
-    }
-
-    #[test]
-    fn values() {
-        let probes = parse_list(LIST).unwrap();
-        let text = |value: u64| Returned::of(&probes[1], value).to_string();
-        assert_eq!(text(0), "0");
-        assert_eq!(text(9), "9");
-        assert_eq!(text(35), "35 (0x23)");
-        assert_eq!(text(MINUS_TWO), "-2 (ENOENT)");
-        assert_eq!(text(0xffff_fffe), "-2 (ENOENT)");
-        assert_eq!(text(u64::MAX - 4094), "-4095");
-        assert_eq!(text(u64::MAX - 4095), "0xfffffffffffff000");
-        assert_eq!(text(0xffff_8880_1234_5678), "0xffff888012345678");
-        assert_eq!(text(0x1_0000_0000), "0x100000000");
-        assert_eq!(Returned::of(&probes[1], 0xffff_fffe).number(), -2);
-        // A function of a program means something else by it.
-        let mut of_file = probes[1].clone();
-        of_file.place = "/bin/prog:f".parse().unwrap();
-        assert_eq!(Returned::of(&of_file, 0xffff_ffff).to_string(), "-1");
-        assert_eq!(Returned::of(&of_file, u64::MAX).errno(), None);
-    }
-
-    /// A small negative number is an error only where something says so.
-    #[test]
-    fn errors_and_numbers() {
-        let text = |args: &str, place: &str| {
-            let line = format!(
-                "id=9 name=o kind=return place={place} address=0x1 hits=0 missed=0 state=on args={args}\n"
-            );
-            let probe = parse_list(&line).unwrap().remove(0);
-            let mut hit = sample(12);
-            let mut area = (-2i32).to_le_bytes().to_vec();
-            area.extend([0; 4]);
-            hit.seen = Seen::Args(area);
-            let (_, value) = super::values(&hit, &probe).next().unwrap();
-            value.text(1, &Symbols::default())
-        };
-        for args in [
-            "x=$retval:s32",
-            "ret=%di:s32",
-            "io_error=%di:s32",
-            "err=%di:s32",
-        ] {
-            assert_eq!(text(args, "f"), "-2 (ENOENT)", "{args}");
-        }
-        for args in ["x=%di:s32", "offset=%di:s32", "terror=%di:s32"] {
-            assert_eq!(text(args, "f"), "-2", "{args}");
-        }
-        assert_eq!(text("ret=$retval:s32", "/bin/prog:f"), "-2");
-        assert_eq!(text("errno=%di:s32", "/bin/prog:f"), "-2 (ENOENT)");
-    }
-
-    #[test]
-    fn lines() {
-        let probes = parse_list(LIST).unwrap();
-        let symbols = Symbols::default();
-        let mut hit = sample(12_000_000_034);
-        let style = Style::default();
-        assert_eq!(
-            event(&hit, &probes[0], &symbols, style),
-            "[001] 12.000000034 cat-42 kernel_clone\n"
-        );
-        let registers = Style {
-            registers: true,
-            ..Style::default()
-        };
-        let text = event(&hit, &probes[2], &symbols, registers);
-        assert!(text.starts_with("[001] 12.000000034 cat-42 kernel_clone+0x10\n   ax 00000000000000a0    bx 00000000000000a1 "));
-        assert!(text.ends_with("flags 00000000000000b0\n"));
-        hit.is_return = true;
-        hit.duration = Some(12_345);
-        returning(&mut hit);
-        hit.ip = 5;
-        assert_eq!(
-            event(&hit, &probes[1], &symbols, style),
-            "[001] 12.000000034 cat-42 do_sys_openat2 = -2 (ENOENT), 12.345 us, to 0x5\n"
-        );
-    }
-
-    #[test]
-    fn json() {
-        let probes = parse_list(LIST).unwrap();
-        let mut hit = sample(12);
-        hit.is_return = true;
-        returning(&mut hit);
-        let style = Style {
-            json: true,
-            registers: true,
-            wall: None,
-        };
-        let line = event(&hit, &probes[1], &Symbols::default(), style);
-        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["value"], -2);
-        assert_eq!(value["errno"], "ENOENT");
-        assert_eq!(value["kind"], "return");
-        assert_eq!(value["probe"], "open.ret");
-        assert_eq!(value["registers"]["bx"], "0xa1");
-        let list = serde_json::to_value(&probes).unwrap();
-        assert_eq!(list[0]["address"], "0xffffffff81063c90");
-        assert_eq!(list[2]["place"], "kernel_clone+0x10");
-    }
-
-    #[test]
-    fn tables() {
-        assert_eq!(table(&[]), "no probes\n");
-        let probes = parse_list(LIST).unwrap();
-        assert_eq!(
-            table(&probes),
-            "\
-name      kind    place              hits  missed  state
-forks     probe   kernel_clone         12       0  on
-open.ret  return  do_sys_openat2        3       1  gone
-a         probe   kernel_clone+0x10     0       0  on
-"
-        );
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From what the user asks for to what the kernel is told: patterns to functions, names of parameters and members to
-//! registers and offsets.
+//! From what the user asks for to what the kernel is told: patterns to functions, names of
+//! parameters and members to registers and offsets.
 
 #![deny(unsafe_code)]
 
@@ -17,20 +17,18 @@ use ferro_kprobe_events_core::probe_args::ARGS_MAX;
 use ferro_kprobe_events_core::probe_args::Args;
 use ferro_kprobe_events_core::probe_args::CONDITIONS_MAX;
 use ferro_kprobe_events_core::probe_args::Fetch;
-use ferro_kprobe_events_core::probe_args::NAME_MAX;
 use thiserror::Error;
 
 use super::blacklist::Blacklist;
-use super::error::Names;
+use super::condition::Condition;
+use super::condition::ConditionSpec;
 use super::model::Kind;
 use super::model::Place;
 use super::model::short_name;
 use super::spec::ArgSpec;
 use super::spec::Expression;
 use super::spec::Spec;
-use super::spec::Step;
 use super::spec::Wish;
-use super::spec::is_identifier;
 use super::symbols::Symbols;
 use super::types::Error as TypesError;
 use super::types::Named;
@@ -40,6 +38,8 @@ use crate::elf::Found;
 use crate::functions::available::Functions;
 use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
+use crate::near::Names;
+use crate::near::did_you_mean;
 use value::Of;
 
 /// Values that a condition can test, besides arguments.
@@ -58,6 +58,8 @@ pub struct Wanted {
     pub at: Option<u64>,
     /// Arguments, and conditions of hits, in the kernel's syntax.
     pub args: String,
+    /// A condition that only filters of tracefs can have, on arguments by their names.
+    pub filter: Option<Condition>,
     /// True if a pattern matched this function: a refusal by the kernel is then no error.
     pub of_pattern: bool,
     /// The reason for which the kernel will refuse it; looked up for functions of patterns only.
@@ -74,6 +76,21 @@ pub enum KnownRefusal {
 }
 
 impl Wanted {
+    /// Makes a probe at a place for tests.
+    #[cfg(test)]
+    pub(crate) fn of_place(name: &str, place: &str, kind: Kind, args: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            place: place.parse().unwrap(),
+            at: None,
+            args: args.to_owned(),
+            filter: None,
+            of_pattern: false,
+            refused: None,
+        }
+    }
+
     /// Has hits of other processes and threads left out, in the kernel.
     pub fn only(&mut self, pid: i32) {
         let conditions = Args::parse(&self.args, self.kind == Kind::Return);
@@ -89,6 +106,12 @@ impl Wanted {
     pub fn has_arg(&self, name: &str) -> bool {
         let args = Args::parse(&self.args, self.kind == Kind::Return);
         args.is_some_and(|args| args.iter().any(|(other, _)| other == name))
+    }
+
+    /// Returns true if the probe reads a number of this name.
+    pub fn has_number(&self, name: &str) -> bool {
+        let args = Args::parse(&self.args, self.kind == Kind::Return);
+        args.is_some_and(|args| args.value("", name).is_some())
     }
 
     /// Returns true if a condition tests the process ID.
@@ -109,6 +132,12 @@ pub enum ResolveError {
     /// No function matches.
     #[error("no function matches {0} ({1} has all)")]
     NoMatch(String, String),
+    /// No function has the path.
+    #[error("no function is called {0}{1}")]
+    NoFunction(String, String),
+    /// The module.
+    #[error("no module {0} is loaded")]
+    NoModule(String),
     /// The file.
     #[error(transparent)]
     File(#[from] file::FileError),
@@ -187,9 +216,9 @@ pub enum ResolveError {
     },
     /// Within a function.
     #[error(
-        "{place}: {name} is not in a register or in memory there any more, or DWARF does not say where; {}, and \
+        "{}: {name} is not in a register or in memory there any more, or DWARF does not say where; {}, and \
          registers (%di) can be used",
-        with_dwarf(place)
+        place.shown(), with_dwarf(place)
     )]
     Within {
         /// The place.
@@ -230,7 +259,8 @@ pub struct Resolver<'a> {
     opened: BTreeMap<Option<String>, Box<dyn Types>>,
     /// Functions that the kernel refuses; read for the first pattern.
     blacklist: OnceCell<Blacklist>,
-    /// Functions that ftrace can trace; `None` if tracefs does not list them. Read for the first pattern.
+    /// Functions that ftrace can trace; `None` if tracefs does not list them. Read for the first
+    /// pattern.
     traceable: OnceCell<Option<Functions>>,
 }
 
@@ -253,19 +283,21 @@ impl<'a> Resolver<'a> {
             false => Kind::Probe,
         });
         let symbol = &spec.place.symbol;
-        let of_pattern = spec.place.is_pattern();
+        let is_pattern = spec.place.is_pattern();
         let offset = spec.place.offset;
-        let places: Vec<_> = match (spec.place.in_file(), of_pattern) {
+        let places: Vec<_> = match (spec.place.in_file(), is_pattern) {
             (Some((path, name)), _) => {
                 let places = self.in_file(path, name, &spec.place)?.into_iter();
                 places.map(|(name, at)| (name, Some(at), None)).collect()
             }
             (None, true) => {
-                let names = self.matching(symbol)?.into_iter();
+                let names = self.matching(&spec.place)?.into_iter();
                 names.map(|(name, refused)| (name, None, refused)).collect()
             }
             (None, false) => vec![(symbol.clone(), None, None)],
         };
+        // The path of a function in Rust is a name, except that of several.
+        let of_pattern = is_pattern && (places.len() > 1 || symbol.contains(['*', '?', '[']));
         let mut all = Vec::new();
         for (symbol, found, refused) in places {
             let first = Place { symbol, offset };
@@ -293,15 +325,17 @@ impl<'a> Resolver<'a> {
                 }
                 Some(name) => name.clone(),
             };
-            let args = self.args(spec, kind, &place, named)?;
+            let (args, filter) = self.args(spec, kind, &place, named)?;
             all.push(Wanted {
                 name,
                 kind,
                 place,
                 at,
                 args,
+                filter,
                 of_pattern,
-                refused,
+                // Of a name the kernel says it.
+                refused: refused.filter(|_| of_pattern),
             });
         }
         Ok(all)
@@ -328,31 +362,48 @@ impl<'a> Resolver<'a> {
         places.collect()
     }
 
-    /// Returns the functions of the kernel that match a pattern, each with the reason for which the kernel will refuse it.
-    fn matching(&self, pattern: &str) -> Result<BTreeMap<String, Option<KnownRefusal>>> {
+    /// Returns the functions of the kernel, or of the module of the place, that match a pattern,
+    /// each with the reason for which the kernel will refuse it.
+    fn matching(&self, place: &Place) -> Result<BTreeMap<String, Option<KnownRefusal>>> {
+        let (module, pattern) = place.in_module();
+        if let Some(module) = module.filter(|module| !self.symbols.has_module(module)) {
+            return Err(ResolveError::NoModule(module.to_owned()));
+        }
         let glob = glob(pattern)?;
         // Not what the compiler has split off, nor padding.
         let is_function = |name: &str| !name.contains('.') && !name.starts_with("__pfx_");
-        let found = self
-            .symbols
-            .matching(|name| is_function(name) && glob.matches(name));
+        let found = self.symbols.functions().filter(|symbol| {
+            (module.is_none() || symbol.module == module)
+                && is_function(symbol.name)
+                && glob.matches(symbol.name)
+        });
         let mut all: BTreeMap<String, Option<KnownRefusal>> = BTreeMap::new();
-        for (address, name) in found {
-            let refused = self.known_refusal(address);
+        for symbol in found {
+            let refused = self.known_refusal(symbol.address);
+            let name = match module {
+                Some(module) => format!("{module}:{}", symbol.name),
+                None => symbol.name.to_owned(),
+            };
             // Of several functions with a name the kernel may take another.
-            let of_name = all.entry(name.to_owned()).or_insert(refused);
+            let of_name = all.entry(name).or_insert(refused);
             *of_name = of_name.and(refused);
         }
-        match all.is_empty() {
-            true => Err(ResolveError::NoMatch(
+        match (all.is_empty(), glob.is_name()) {
+            (true, true) => Err(ResolveError::NoFunction(
                 pattern.to_owned(),
+                did_you_mean(&self.symbols.near(pattern))
+                    .map_or(String::new(), |text| format!("; {text}")),
+            )),
+            (true, false) => Err(ResolveError::NoMatch(
+                place.symbol.clone(),
                 "/proc/kallsyms".to_owned(),
             )),
-            false => Ok(all),
+            (false, _) => Ok(all),
         }
     }
 
-    /// Returns the reason for which the kernel will refuse a probe on the function that begins at an address.
+    /// Returns the reason for which the kernel will refuse a probe on the function that begins at
+    /// an address.
     fn known_refusal(&self, address: u64) -> Option<KnownRefusal> {
         if self
             .blacklist
@@ -369,55 +420,51 @@ impl<'a> Resolver<'a> {
             .then_some(KnownRefusal::Untraceable)
     }
 
-    /// The kernel's words for what a probe at `place` reads.
-    fn args(&mut self, spec: &Spec, kind: Kind, place: &Place, named: Named<'_>) -> Result<String> {
-        if spec.args.is_empty() && spec.conditions.is_empty() {
-            return Ok(String::new());
+    /// The kernel's words for what a probe at `place` reads, and a condition that they cannot have.
+    fn args(
+        &mut self,
+        spec: &Spec,
+        kind: Kind,
+        place: &Place,
+        named: Named<'_>,
+    ) -> Result<(String, Option<Condition>)> {
+        if spec.args.is_empty() && spec.conditions.is_empty() && spec.filter.is_none() {
+            return Ok((String::new(), None));
         }
         // Conditions may be on something that is not an argument yet.
         let mut args = spec.args.clone();
         let mut conditions = Vec::new();
         for condition in &spec.conditions {
-            let names = args.iter().enumerate();
-            let known = names.map(|(index, arg)| (arg_name(arg, index), &arg.text));
-            let found = known
-                .filter(|(name, text)| *name == condition.left || **text == condition.left)
-                .map(|(name, _)| name)
-                .next();
-            let left = match found {
-                Some(name) => name,
-                None if OF_A_HIT.contains(&condition.left.as_str()) => condition.left.clone(),
-                None => {
-                    let arg: ArgSpec = condition
-                        .left
-                        .parse()
-                        .map_err(|_| ResolveError::Condition(condition.left.clone()))?;
-                    let name = arg_name(&arg, args.len());
-                    args.push(arg);
-                    name
-                }
-            };
+            let left = left(condition, &mut args)?;
             conditions.push(format!("{left}{}", condition.rest));
         }
+        let filter = spec.filter.as_ref().map(|filter| {
+            filter.map(&mut |test: &ConditionSpec| {
+                let left = left(test, &mut args)?;
+                let rest = test.rest.clone();
+                Ok::<_, ResolveError>(ConditionSpec { left, rest })
+            })
+        });
+        let filter = filter.transpose()?;
         let mut text = String::new();
         for (index, arg) in args.iter().enumerate() {
             let value = self.arg(arg, kind, place, named)?;
             // Writing to a string does not fail.
-            let _ = write!(text, "{}={value} ", arg_name(arg, index));
+            let _ = write!(text, "{}={value} ", arg.name_at(index));
         }
         let returns = kind == Kind::Return;
         if Args::parse(&text, returns).is_none() {
             return Err(ResolveError::TooMuch(text.trim_end().to_owned()));
         }
         if conditions.is_empty() {
-            return Ok(text.trim_end().to_owned());
+            return Ok((text.trim_end().to_owned(), filter));
         }
         if !returns && conditions.iter().any(|text| text.starts_with("duration")) {
             return Err(ResolveError::NotReturned("duration"));
         }
         let line = format!("{text}if {}", conditions.join(" "));
         match Args::parse(&line, returns) {
-            Some(_) => Ok(line),
+            Some(_) => Ok((line, filter)),
             None => Err(ResolveError::Condition(conditions.join(" && "))),
         }
     }
@@ -519,6 +566,26 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// The name of what a condition tests: that of an argument, which is added if there is none yet.
+fn left(condition: &ConditionSpec, args: &mut Vec<ArgSpec>) -> Result<String> {
+    let names = args.iter().enumerate();
+    let mut known = names.map(|(index, arg)| (arg.name_at(index), &arg.text));
+    let found = known.find(|(name, text)| *name == condition.left || **text == condition.left);
+    if let Some((name, _)) = found {
+        return Ok(name);
+    }
+    if OF_A_HIT.contains(&condition.left.as_str()) {
+        return Ok(condition.left.clone());
+    }
+    let arg: ArgSpec = condition
+        .left
+        .parse()
+        .map_err(|_| ResolveError::Condition(condition.left.clone()))?;
+    let name = arg.name_at(args.len());
+    args.push(arg);
+    Ok(name)
+}
+
 fn glob(pattern: &str) -> Result<Glob> {
     pattern
         .parse()
@@ -564,33 +631,6 @@ fn named<'a>(place: &'a Place, found: Option<&'a Found>) -> Named<'a> {
             name: function_of(place),
             start: None,
         },
-    }
-}
-
-/// The name of an argument, the `index`th of its probe.
-fn arg_name(arg: &ArgSpec, index: usize) -> String {
-    let last = match (&arg.name, &arg.expression) {
-        (Some(name), _) => return name.clone(),
-        (None, Expression::Raw(fetch)) => match fetch.trim_start_matches(['%', '$']) {
-            // As --stack calls it.
-            "kstack" => "stack",
-            name => name,
-        },
-        (None, Expression::Named { start, steps }) => {
-            let members = steps.iter().rev().filter_map(|step| match step {
-                Step::Member(name) => Some(name.as_str()),
-                _ => None,
-            });
-            let mut members = members;
-            match members.next().unwrap_or(start) {
-                "$retval" => "ret",
-                name => name,
-            }
-        }
-    };
-    match is_identifier(last) && last.len() <= NAME_MAX {
-        true => last.to_owned(),
-        false => format!("arg{}", index + 1),
     }
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts and times on a terminal: a table that is drawn anew as they change, a histogram, and keys.
+//! Counts and times on a terminal: a table that is drawn anew as they change, a histogram, and
+//! keys.
 
 #![deny(unsafe_code)]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::io::Stdout;
@@ -27,9 +29,9 @@ use ratatui::text::Line;
 use ratatui::text::Text;
 use ratatui::widgets::Paragraph;
 
-use crate::functions::print::columns;
-use crate::functions::print::heads;
-use crate::functions::tally::Stats;
+use super::sums::Columns;
+use super::sums::Sums;
+use crate::text::printable;
 
 /// Rows that a page has more than what is seen at once of two.
 const OVERLAP: usize = 1;
@@ -37,34 +39,40 @@ const OVERLAP: usize = 1;
 /// By what rows are sorted, the greatest first, but for the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// The time of all, or without times the hits.
+    /// The time of all, or the sum of the values, or without either the hits.
     #[default]
     Total,
     /// The hits.
     Hits,
-    /// The mean time.
+    /// The least value.
+    Min,
+    /// The mean time, or the average value.
     Mean,
-    /// The longest time.
+    /// The longest time, or the greatest value.
     Max,
     /// The key.
     Key,
 }
 
 impl Sort {
-    fn next(self, timed: bool) -> Self {
+    fn next(self, columns: Columns) -> Self {
         match self {
-            Self::Total if timed => Self::Hits,
-            Self::Hits => Self::Mean,
+            Self::Total if columns != Columns::Hits => Self::Hits,
+            Self::Hits if columns == Columns::Values => Self::Min,
+            Self::Hits | Self::Min => Self::Mean,
             Self::Mean => Self::Max,
             Self::Total | Self::Max => Self::Key,
             Self::Key => Self::Total,
         }
     }
 
-    fn name(self, timed: bool) -> &'static str {
+    fn name(self, columns: Columns) -> &'static str {
         match self {
-            Self::Total if timed => "total",
+            Self::Total if columns == Columns::Times => "total",
+            Self::Total if columns == Columns::Values => "sum",
             Self::Total | Self::Hits => "hits",
+            Self::Min => "min",
+            Self::Mean if columns == Columns::Values => "avg",
             Self::Mean => "mean",
             Self::Max => "max",
             Self::Key => "key",
@@ -72,13 +80,19 @@ impl Sort {
     }
 
     /// Sorts rows.
-    pub fn sort(self, rows: &mut [(&Vec<String>, &Stats)]) {
-        rows.sort_by(|(key, stats), (other_key, other)| {
+    pub fn sort(self, rows: &mut [(&Vec<String>, &Sums)]) {
+        let total = |one: &Sums| (one.values.sum, one.times.total, one.times.calls);
+        let mean = |one: &Sums| (one.values.tenths(), one.times.mean());
+        let max = |one: &Sums| (one.values.max, one.times.max);
+        // A key without a least value comes last.
+        let min = |one: &Sums| (one.values.min.is_none(), one.values.min);
+        rows.sort_by(|(key, sums), (other_key, other)| {
             let order = match self {
-                Self::Total => (other.total, other.calls).cmp(&(stats.total, stats.calls)),
-                Self::Hits => other.calls.cmp(&stats.calls),
-                Self::Mean => other.mean().cmp(&stats.mean()),
-                Self::Max => other.max.cmp(&stats.max),
+                Self::Total => total(other).cmp(&total(sums)),
+                Self::Hits => other.times.calls.cmp(&sums.times.calls),
+                Self::Min => min(sums).cmp(&min(other)),
+                Self::Mean => mean(other).cmp(&mean(sums)),
+                Self::Max => max(other).cmp(&max(sums)),
                 Self::Key => key.cmp(other_key),
             };
             order.then(key.cmp(other_key))
@@ -104,9 +118,9 @@ pub struct View<'a> {
     /// Of what keys are made.
     pub names: Vec<&'a str>,
     /// All rows, in their order.
-    pub rows: Vec<(&'a Vec<String>, &'a Stats)>,
-    /// True if the hits have durations.
-    pub timed: bool,
+    pub rows: Vec<(&'a Vec<String>, &'a Sums)>,
+    /// Columns of the rows, before the key.
+    pub columns: Columns,
     /// How long that took, and so on.
     pub status: String,
     /// A line for each bar.
@@ -115,12 +129,12 @@ pub struct View<'a> {
 
 impl State {
     /// Does what a key means. Returns whether to go on.
-    pub fn key(&mut self, key: KeyEvent, timed: bool) -> bool {
+    pub fn key(&mut self, key: KeyEvent, columns: Columns) -> bool {
         let page = self.room.saturating_sub(OVERLAP).max(1);
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
             KeyCode::Char('q') | KeyCode::Esc => return false,
-            KeyCode::Char('s') => self.sort = self.sort.next(timed),
+            KeyCode::Char('s') => self.sort = self.sort.next(columns),
             KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
             KeyCode::Down | KeyCode::Char('j') => self.first = self.first.saturating_add(1),
             KeyCode::Up | KeyCode::Char('k') => self.first = self.first.saturating_sub(1),
@@ -151,7 +165,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, view: &View<'_>) {
         Line::from(format!("{}{paused}", view.status)).bold(),
         status,
     );
-    let columns_head = heads("hits", view.timed);
+    let columns_head = view.columns.heads();
     let names = view.names.join(" ");
     frame.render_widget(
         Line::styled(format!("{columns_head}  {names}"), Style::new().reversed()),
@@ -161,18 +175,23 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, view: &View<'_>) {
     // The last page stays full.
     state.first = state.first.min(view.rows.len().saturating_sub(state.room));
     let rows = view.rows.iter().skip(state.first).take(state.room);
-    let rows = rows.map(|(key, stats)| {
-        Line::from(format!("{}  {}", columns(stats, view.timed), key.join(" ")))
-    });
+    let rows = rows
+        .map(|(key, sums)| Line::from(format!("{}  {}", view.columns.row(sums), key.join(" "))));
     frame.render_widget(Paragraph::new(rows.collect::<Vec<_>>()), table);
     frame.render_widget(Text::from(view.bars.as_str()), histogram);
-    let sorted = state.sort.name(view.timed);
+    let sorted = state.sort.name(view.columns);
     let help_line = format!(
         "q quit   s sort ({sorted})   p pause   \u{2191}\u{2193} {} of {}",
         state.first + usize::from(!view.rows.is_empty()),
         view.rows.len()
     );
     frame.render_widget(Line::from(help_line).dim(), help);
+    // Not all widgets leave out what a terminal takes for commands.
+    for cell in &mut frame.buffer_mut().content {
+        if let Cow::Owned(_) = printable(cell.symbol()) {
+            cell.set_symbol("?");
+        }
+    }
 }
 
 /// The terminal, which is as it was when this is dropped.
@@ -210,15 +229,16 @@ impl Screen {
         }
     }
 
-    /// Does what keys mean that were pressed. Returns whether to go on, and whether there is something to be drawn anew.
-    pub fn input(&mut self, timed: bool) -> io::Result<(bool, bool)> {
+    /// Does what keys mean that were pressed. Returns whether to go on, and whether there is
+    /// something to be drawn anew.
+    pub fn input(&mut self, columns: Columns) -> io::Result<(bool, bool)> {
         let mut any = false;
         while event::poll(Duration::ZERO)? {
             any = true;
             let event::Event::Key(key) = event::read()? else {
                 continue;
             };
-            if key.kind != KeyEventKind::Release && !self.state.key(key, timed) {
+            if key.kind != KeyEventKind::Release && !self.state.key(key, columns) {
                 return Ok((false, true));
             }
         }
@@ -248,21 +268,21 @@ mod tests {
     use super::*;
     use ratatui::backend::TestBackend;
 
-    fn stats(times: &[u64]) -> Stats {
-        let mut stats = Stats::default();
+    fn stats(times: &[u64]) -> Sums {
+        let mut stats = Sums::default();
         for time in times {
-            stats.add(*time);
+            stats.add_time(*time);
         }
         stats
     }
 
-    fn shown(state: &mut State, rows: &[(Vec<String>, Stats)], height: u16) -> Vec<String> {
+    fn shown(state: &mut State, rows: &[(Vec<String>, Sums)], height: u16) -> Vec<String> {
         shown_in(state, rows, (78, height))
     }
 
     fn shown_in(
         state: &mut State,
-        rows: &[(Vec<String>, Stats)],
+        rows: &[(Vec<String>, Sums)],
         (width, height): (u16, u16),
     ) -> Vec<String> {
         let mut rows: Vec<_> = rows.iter().map(|(key, stats)| (key, stats)).collect();
@@ -270,7 +290,7 @@ mod tests {
         let view = View {
             names: vec!["comm", "place"],
             rows,
-            timed: true,
+            columns: Columns::Times,
             status: "1.0 s: 6 hits, 0 dropped".to_owned(),
             bars: "a ###\nb #\n".to_owned(),
         };
@@ -282,7 +302,7 @@ mod tests {
             .collect()
     }
 
-    fn rows() -> Vec<(Vec<String>, Stats)> {
+    fn rows() -> Vec<(Vec<String>, Sums)> {
         let key = |comm: &str| vec![comm.to_owned(), "f".to_owned()];
         vec![
             (key("cat"), stats(&[3000, 3000])),
@@ -292,7 +312,7 @@ mod tests {
     }
 
     fn press(state: &mut State, code: KeyCode) -> bool {
-        state.key(KeyEvent::new(code, KeyModifiers::NONE), true)
+        state.key(KeyEvent::new(code, KeyModifiers::NONE), Columns::Times)
     }
 
     #[test]
@@ -312,6 +332,15 @@ mod tests {
                 "q quit   s sort (total)   p pause   \u{2191}\u{2193} 1 of 3",
             ]
         );
+    }
+
+    #[test]
+    fn names_are_no_commands() {
+        let key = vec!["\x1b[2J\u{9b}m\u{202e}x".to_owned()];
+        let lines = shown(&mut State::default(), &[(key, stats(&[3000]))], 9);
+        let text = lines.join("\n");
+        let is_bad = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(text.contains("[2J") && !text.contains(is_bad), "{text:?}");
     }
 
     #[test]
@@ -345,7 +374,7 @@ mod tests {
         assert!(press(&mut state, KeyCode::Char(' ')) && !state.is_paused);
         assert!(!press(&mut state, KeyCode::Char('q')) && !press(&mut state, KeyCode::Esc));
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert!(!state.key(interrupt, true) && press(&mut state, KeyCode::Char('c')));
+        assert!(!state.key(interrupt, Columns::Times) && press(&mut state, KeyCode::Char('c')));
     }
 
     #[test]

@@ -7,9 +7,13 @@
 
 use std::str::FromStr;
 
+use ferro_kprobe_events_core::probe_args::NAME_MAX;
 use ferro_kprobe_events_core::probe_args::Type;
 use thiserror::Error;
 
+use super::condition::Condition;
+use super::condition::ConditionError;
+use super::condition::ConditionSpec;
 use super::model::Kind;
 use super::model::Place;
 use super::model::PlaceError;
@@ -34,10 +38,8 @@ pub enum SpecError {
     )]
     Type(String),
     /// A condition.
-    #[error(
-        "{0}: not of the form LEFT OPERATOR RIGHT, with ==, !=, <, <=, >, >=, & or ~; && is between conditions"
-    )]
-    Condition(String),
+    #[error(transparent)]
+    Condition(#[from] ConditionError),
 }
 
 /// The type that an argument is to have.
@@ -91,15 +93,6 @@ pub struct ArgSpec {
     pub text: String,
 }
 
-/// A condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConditionSpec {
-    /// Left operand.
-    pub left: String,
-    /// How, and with what.
-    pub rest: String,
-}
-
 /// A probe, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
@@ -115,6 +108,8 @@ pub struct Spec {
     pub args: Vec<ArgSpec>,
     /// On what conditions hits count.
     pub conditions: Vec<ConditionSpec>,
+    /// The same, if it has alternatives, or text with blanks.
+    pub filter: Option<Condition>,
 }
 
 /// Returns true if the text is a C identifier.
@@ -124,7 +119,52 @@ pub fn is_identifier(text: &str) -> bool {
 }
 
 impl Spec {
-    /// Has it read a stack, as an argument called `stack`, of the kernel, or `ustack`, of user space, unless it does.
+    /// Adds a condition that has to hold, too.
+    pub fn and(&mut self, condition: Condition) {
+        let (tests, filter) = split(Some(condition));
+        self.conditions.extend(tests);
+        self.filter = match (self.filter.take(), filter) {
+            (Some(one), Some(other)) => Some(one.and(other)),
+            (one, other) => one.or(other),
+        };
+    }
+
+    fn has_arg(&self, name: &str) -> bool {
+        let mut numbered = self.args.iter().enumerate();
+        numbered.any(|(index, arg)| arg.name_at(index) == name)
+    }
+
+    /// Has a probe on a return read the returned word, as an argument of this name, unless it has
+    /// one. `returns`: the probe is on a return unless it says so itself.
+    pub fn add_returned(&mut self, name: &str, returns: bool) {
+        let is_return = self.kind.map_or(returns, |kind| kind == Kind::Return);
+        if is_return && !self.has_arg(name) {
+            self.args.push(ArgSpec {
+                name: Some(name.to_owned()),
+                expression: Expression::Raw("$retval".to_owned()),
+                wish: Wish::None,
+                text: "$retval".to_owned(),
+            });
+        }
+    }
+
+    /// Has it read the value that `text` asks for, an argument of this name or an expression, unless
+    /// it does. `ret` is the return value.
+    pub fn add_value(&mut self, text: &str) -> Result<(), SpecError> {
+        let name = value_name(text);
+        if !self.has_arg(name) {
+            let expression = if text == "ret" { "$retval" } else { text };
+            let arg: ArgSpec = expression.parse()?;
+            self.args.push(ArgSpec {
+                name: Some(name.to_owned()),
+                ..arg
+            });
+        }
+        Ok(())
+    }
+
+    /// Has it read a stack, as an argument called `stack`, of the kernel, or `ustack`, of user
+    /// space, unless it does.
     pub fn add_stack(&mut self, name: &str) {
         let fetch = match name {
             "ustack" => "$ustack",
@@ -143,6 +183,42 @@ impl Spec {
                 text: fetch.to_owned(),
             });
         }
+    }
+}
+
+impl ArgSpec {
+    /// Returns the name of the argument, which is the `index`th of its probe.
+    pub(super) fn name_at(&self, index: usize) -> String {
+        let last = match (&self.name, &self.expression) {
+            (Some(name), _) => return name.clone(),
+            (None, Expression::Raw(fetch)) => match fetch.trim_start_matches(['%', '$']) {
+                // As --stack calls it.
+                "kstack" => "stack",
+                name => name,
+            },
+            (None, Expression::Named { start, steps }) => {
+                let mut members = steps.iter().rev().filter_map(|step| match step {
+                    Step::Member(name) => Some(name.as_str()),
+                    _ => None,
+                });
+                match members.next().unwrap_or(start) {
+                    "$retval" => "ret",
+                    name => name,
+                }
+            }
+        };
+        match is_identifier(last) && last.len() <= NAME_MAX {
+            true => last.to_owned(),
+            false => format!("arg{}", index + 1),
+        }
+    }
+}
+
+/// Returns the name of the argument with the value that `text` asks for.
+pub fn value_name(text: &str) -> &str {
+    match is_identifier(text) && text.len() <= NAME_MAX {
+        true => text,
+        false => "_value",
     }
 }
 
@@ -167,7 +243,8 @@ impl FromStr for Spec {
             Some(place) => (place, Some(Kind::Return)),
             None => (place, None),
         };
-        // What follows a path and a colon is a function or a place in the file; only another colon is before a line.
+        // What follows a path and a colon is a function or a place in the file; only another colon
+        // is before a line.
         let behind = place.rsplit_once('/').map_or(place, |(_, behind)| behind);
         let colons = usize::from(place.contains('/'));
         let line = place
@@ -181,15 +258,32 @@ impl FromStr for Spec {
             Some((place, line)) => (place, Some(line)),
             None => (place, None),
         };
-        let conditions = conditions.into_iter().flat_map(|text| text.split("&&"));
+        let condition = conditions.map(Condition::parse).transpose()?;
+        let (conditions, filter) = split(condition);
         Ok(Self {
             name,
             place: place.parse()?,
             line,
             kind,
             args: words.map(str::parse).collect::<Result<_, _>>()?,
-            conditions: conditions.map(str::parse).collect::<Result<_, _>>()?,
+            conditions,
+            filter,
         })
+    }
+}
+
+/// Takes a condition as plain tests that all have to hold, or as it is.
+fn split(condition: Option<Condition>) -> (Vec<ConditionSpec>, Option<Condition>) {
+    let Some(condition) = condition else {
+        return (Vec::new(), None);
+    };
+    let is_plain = |test: &ConditionSpec| !test.rest.contains(['"', ' ']);
+    match condition
+        .conjunction()
+        .filter(|tests| tests.iter().all(is_plain))
+    {
+        Some(tests) => (tests, None),
+        None => (Vec::new(), Some(condition)),
     }
 }
 
@@ -274,33 +368,13 @@ fn first_name(rest: &mut &str) -> Option<String> {
     (name == "$retval" || is_identifier(name)).then(|| name.to_owned())
 }
 
-impl FromStr for ConditionSpec {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let wrong = || SpecError::Condition(text.trim().to_owned());
-        // A `->` is no operator.
-        let hidden = text.replace("->", "..");
-        let end = hidden
-            .find(['=', '!', '<', '>', '&', '~'])
-            .ok_or_else(wrong)?;
-        let (left, rest) = text.split_at_checked(end).ok_or_else(wrong)?;
-        let operator = rest.len()
-            - rest
-                .trim_start_matches(['=', '!', '<', '>', '&', '~'])
-                .len();
-        let (operator, right) = rest.split_at_checked(operator).ok_or_else(wrong)?;
-        let (left, right) = (left.trim(), right.trim());
-        if left.is_empty() || right.is_empty() || right.contains(char::is_whitespace) {
-            return Err(wrong());
-        }
-        if !["==", "!=", "<", "<=", ">", ">=", "&", "~"].contains(&operator) {
-            return Err(wrong());
-        }
-        Ok(Self {
-            left: left.to_owned(),
-            rest: format!("{operator}{right}"),
-        })
+impl ConditionSpec {
+    /// The operator, and the value without quotes.
+    pub fn operator(&self) -> Option<(&str, &str)> {
+        let rest = &self.rest;
+        let value = rest.trim_start_matches(['=', '!', '<', '>', '&', '~']);
+        let (operator, value) = rest.split_at_checked(rest.len() - value.len())?;
+        Some((operator, value.trim_matches('"')))
     }
 }
 
@@ -357,6 +431,30 @@ mod tests {
         assert_eq!(arg.expression, Expression::Raw("$ustack".to_owned()));
         spec.add_stack("stack");
         assert_eq!(spec.args.len(), 2);
+    }
+
+    #[test]
+    fn values() {
+        let mut spec: Spec = "f n=count how->flags".parse().unwrap();
+        spec.add_value("n").unwrap();
+        spec.add_value("flags").unwrap();
+        assert_eq!(spec.args.len(), 2);
+        spec.add_value("count").unwrap();
+        spec.add_value("how->flags:u32").unwrap();
+        spec.add_value("ret").unwrap();
+        let args: Vec<_> = spec.args.iter().skip(2).collect();
+        let names: Vec<_> = args.iter().map(|arg| arg.name_at(0)).collect();
+        assert_eq!(names, ["count", "_value", "ret"]);
+        assert_eq!(args[2].expression, named("$retval", &[]));
+        spec.add_returned("ret", true);
+        spec.add_returned("errno", false);
+        assert_eq!(spec.args.len(), 5);
+        spec.add_returned("errno", true);
+        assert_eq!(spec.args[5].text, "$retval");
+        for bad in ["a b", "", "n:y"] {
+            let mut spec: Spec = "f".parse().unwrap();
+            assert!(spec.add_value(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::str::FromStr;
@@ -16,11 +17,17 @@ use super::error::Error;
 use super::error::Result;
 use super::event::Event;
 use super::model::Probe;
+use super::print::Returned;
 use super::print::values;
 use super::screen::Screen;
 use super::screen::Sort;
 use super::screen::View;
 use super::spec::is_identifier;
+use super::sums::Columns;
+use super::sums::Figures;
+use super::sums::Sums;
+use super::sums::Values;
+use super::sums::bars;
 use super::symbols::Symbols;
 use super::watch::Now;
 use super::watch::Show;
@@ -28,12 +35,6 @@ use crate::file::IoError;
 use crate::functions::histogram::Histogram;
 use crate::functions::print::Time;
 use crate::functions::print::Times;
-use crate::functions::print::columns;
-use crate::functions::print::heads;
-use crate::functions::tally::Stats;
-
-/// The width of the longest bar of a histogram.
-const BAR: usize = 40;
 
 /// A part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,7 @@ impl FromStr for By {
             "comm" => Self::Comm,
             "pid" => Self::Pid,
             "cpu" => Self::Cpu,
+            "kstack" => Self::Arg("stack".to_owned()),
             name if is_identifier(name) => Self::Arg(name.to_owned()),
             _ => return Err("not place, comm, pid, cpu or the name of an argument".to_owned()),
         })
@@ -66,7 +68,7 @@ impl FromStr for By {
 }
 
 impl By {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Place => "place",
             Self::Comm => "comm",
@@ -88,6 +90,19 @@ pub enum Timed {
     Since(usize),
 }
 
+/// Values of hits to add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueOf {
+    /// Name of the argument.
+    pub name: String,
+    /// True for a histogram of each key.
+    pub has_classes: bool,
+    /// True if the least or the greatest value is wanted.
+    pub has_extremes: bool,
+    /// Order of the keys.
+    pub sort: Sort,
+}
+
 /// How it is shown.
 #[derive(Clone, Debug)]
 pub struct Style {
@@ -95,6 +110,8 @@ pub struct Style {
     pub by: Vec<By>,
     /// How times are had.
     pub timed: Timed,
+    /// Values to add up, in place of times.
+    pub value: Option<ValueOf>,
     /// How often to report.
     pub interval: Duration,
     /// At most so many keys.
@@ -103,9 +120,30 @@ pub struct Style {
     pub json: bool,
     /// Nothing but the key and the hits of all, at the end: stacks as flame graphs take them.
     pub folded: bool,
+    /// The place where hits are lost, for the word "lost".
+    pub lost: Option<Place>,
 }
 
-type Tally = HashMap<Vec<String>, Stats>;
+/// Place where hits are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// They found no room.
+    InKernel,
+    /// Later ones took their place.
+    Overwritten,
+}
+
+impl Place {
+    /// Its words, and its name in JSON.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::InKernel => ("in the kernel", "in_kernel"),
+            Self::Overwritten => ("overwritten", "overwritten"),
+        }
+    }
+}
+
+type Tally = HashMap<Vec<String>, Sums>;
 
 /// Hits, added up.
 pub struct Summary<'a, P> {
@@ -116,12 +154,16 @@ pub struct Summary<'a, P> {
     total: Tally,
     /// Those since the last report.
     recent: Tally,
+    /// Counts of the kernel, as far as they have been added.
+    counted: Tally,
     /// All times.
     histogram: Histogram,
     /// When a thread began what a hit ends.
     began: HashMap<i32, u64>,
     /// Calls whose time is not known.
     untimed: u64,
+    /// Hits that called no handler, if the kernel has added up the hits.
+    missed: u64,
     /// Hits that had found no room at the last round.
     dropped: u64,
     /// How long hits have been wanted, and until when they have been reported.
@@ -135,7 +177,7 @@ pub struct Summary<'a, P> {
 /// Contents of a screen.
 struct Shot {
     total: Tally,
-    histogram: Histogram,
+    bars: String,
     status: String,
 }
 
@@ -145,10 +187,13 @@ struct Row {
     hits: u64,
     #[serde(flatten)]
     times: Option<Times>,
+    #[serde(flatten)]
+    values: Option<Figures>,
 }
 
 impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
-    /// Nothing yet. `print` returns whether there still is a reader. On a screen all hits so far are shown.
+    /// Nothing yet. `print` returns whether there still is a reader. On a screen all hits so far
+    /// are shown.
     pub fn new(style: Style, symbols: &'a Symbols, screen: Option<Screen>, print: P) -> Self {
         Self {
             style,
@@ -156,15 +201,97 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             print,
             total: Tally::new(),
             recent: Tally::new(),
+            counted: Tally::new(),
             histogram: Histogram::default(),
             began: HashMap::new(),
             untimed: 0,
+            missed: 0,
             dropped: 0,
             at: Duration::ZERO,
             reported: Duration::ZERO,
             screen,
             frozen: None,
         }
+    }
+
+    /// Returns how hits are added up.
+    pub(super) fn style(&self) -> &Style {
+        &self.style
+    }
+
+    /// Returns the time between two reports.
+    pub fn interval(&self) -> Duration {
+        self.style.interval
+    }
+
+    /// Takes the sums of all hits so far, which the kernel has added up.
+    pub(super) fn take(&mut self, rows: &[(Event, Sums)], probes: &BTreeMap<u32, Probe>) {
+        let mut total = Tally::new();
+        let mut histogram = Histogram::default();
+        for (event, sums) in rows {
+            let Some(probe) = probes.get(&event.probe) else {
+                continue;
+            };
+            let key = self.key(event, probe);
+            total.entry(key).or_default().merge(sums);
+            histogram.merge(&sums.times.histogram);
+        }
+        for (key, sums) in &total {
+            let recent = match self.total.get(key) {
+                Some(before) => sums.since(before),
+                None => sums.clone(),
+            };
+            if recent.times.calls > 0 {
+                self.recent.entry(key.clone()).or_default().merge(&recent);
+            }
+        }
+        self.total = total;
+        self.histogram = histogram;
+    }
+
+    /// Sets the time of the count, and the number of hits that called no handler.
+    pub(super) fn end(&mut self, at: Duration, missed: u64) {
+        self.at = at;
+        self.set_missed(missed);
+    }
+
+    /// Sets the number of hits that called no handler.
+    pub fn set_missed(&mut self, missed: u64) {
+        self.missed = missed;
+    }
+
+    /// Adds counts of all hits so far, which the kernel has made.
+    pub fn count(&mut self, counts: HashMap<Vec<String>, Sums>) {
+        for (key, count) in counts {
+            let before = self.counted.insert(key.clone(), count.clone());
+            let more = count.since(&before.unwrap_or_default());
+            if more.times.calls > 0 {
+                self.recent.entry(key.clone()).or_default().merge(&more);
+                self.total.entry(key).or_default().merge(&more);
+            }
+        }
+    }
+
+    /// Returns the values of all keys.
+    fn all_values(&self) -> Values {
+        let mut all = Values::default();
+        self.total.values().for_each(|sums| all.merge(&sums.values));
+        all
+    }
+
+    fn columns(&self) -> Columns {
+        match (&self.style.value, self.style.timed) {
+            (Some(_), _) => Columns::Values,
+            (None, Timed::No) => Columns::Hits,
+            (None, _) => Columns::Times,
+        }
+    }
+
+    fn has_classes(&self) -> bool {
+        self.style
+            .value
+            .as_ref()
+            .is_some_and(|value| value.has_classes)
     }
 
     /// Shows all hits.
@@ -191,9 +318,29 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             false => self.text(&self.total, "in all, ", at, dropped),
         };
         if !self.style.json {
-            text.push_str(&bars(&self.histogram));
+            text.push_str(&self.histograms());
         }
         (self.print)(&text).map(|_| ())
+    }
+
+    /// Returns the histogram of the times, or those of the values of each key.
+    fn histograms(&self) -> String {
+        if !self.has_classes() {
+            return time_bars(&self.histogram);
+        }
+        let (rows, _) = self.rows(&self.total);
+        let texts = rows
+            .into_iter()
+            .map(|(key, sums)| format!("\n{}:\n{}", key.join(" "), sums.values.bars()));
+        texts.collect()
+    }
+
+    /// Returns the histogram below the table of the screen.
+    fn bars(&self) -> String {
+        match self.has_classes() {
+            true => self.all_values().bars(),
+            false => time_bars(&self.histogram),
+        }
     }
 
     fn is_timed(&self) -> bool {
@@ -202,7 +349,7 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
 
     fn key(&self, event: &Event, probe: &Probe) -> Vec<String> {
         let part = |by: &By| match by {
-            By::Place => probe.place.to_string(),
+            By::Place => probe.place.shown().to_string(),
             By::Comm => event.comm.clone(),
             By::Pid => event.pid.to_string(),
             By::Cpu => event.cpu.to_string(),
@@ -210,17 +357,36 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
                 let mut values = values(event, probe).filter(|(other, _)| other == name);
                 let value = values
                     .next()
-                    .map(|(_, value)| value.text(event.pid, self.symbols));
-                value.unwrap_or_else(|| "-".to_owned())
+                    .map(|(_, value)| value.text_in_key(name, probe, event.pid, self.symbols));
+                let returned = || {
+                    let returned = Returned::of(probe, event.value()?);
+                    match name.as_str() {
+                        "ret" => Some(returned.to_string()),
+                        "errno" => returned.errno(),
+                        _ => None,
+                    }
+                };
+                value.or_else(returned).unwrap_or_else(|| "-".to_owned())
             }
         };
         self.style.by.iter().map(part).collect()
     }
 
-    /// The keys, those with most time or hits first, and how many more there are.
-    fn rows<'t>(&self, tally: &'t Tally) -> (Vec<(&'t Vec<String>, &'t Stats)>, usize) {
+    /// Returns the value of a hit. `None` if it could not be read.
+    fn value(&self, event: &Event, probe: &Probe, name: &str) -> Option<i128> {
+        let values = values(event, probe).filter(|(other, _)| *other == name);
+        // A tracepoint has the plain number last.
+        match values.last() {
+            Some((_, value)) => value.number(),
+            None if name == "ret" => Some(Returned::of(probe, event.value()?).number().into()),
+            None => None,
+        }
+    }
+
+    /// The keys in their order, those with most time or hits first, and how many more there are.
+    fn rows<'t>(&self, tally: &'t Tally) -> (Vec<(&'t Vec<String>, &'t Sums)>, usize) {
         let mut rows: Vec<_> = tally.iter().collect();
-        Sort::Total.sort(&mut rows);
+        self.sort().sort(&mut rows);
         let top = self.style.top.unwrap_or(usize::MAX);
         let more = rows.len().saturating_sub(top);
         rows.truncate(top);
@@ -229,25 +395,46 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
 
     fn folded(&self) -> String {
         let (rows, _) = self.rows(&self.total);
-        let lines = rows.into_iter().map(|(key, stats)| {
+        let is_sum = self.columns() == Columns::Values && self.sort() == Sort::Total;
+        let lines = rows.into_iter().map(|(key, sums)| {
             let value = match self.is_timed() {
-                true => stats.total,
-                false => stats.calls,
+                _ if is_sum => sums.values.sum,
+                true => sums.times.total.into(),
+                false => sums.times.calls.into(),
             };
             format!("{} {value}\n", key.join(";"))
         });
         lines.collect()
     }
 
+    fn sort(&self) -> Sort {
+        let value = self.style.value.as_ref();
+        value.map_or(Sort::Total, |value| value.sort)
+    }
+
     /// How long that took, and how much there is.
     fn status(&self, tally: &Tally, title: &str, at: Duration, dropped: u64) -> String {
-        let hits: u64 = tally.values().map(|stats| stats.calls).sum();
+        let hits: u64 = tally.values().map(|sums| sums.times.calls).sum();
+        let unread: u64 = tally.values().map(|sums| sums.values.unread).sum();
         let seconds = at.as_secs_f64();
         let untimed = match self.untimed {
             0 => String::new(),
             calls => format!(", {calls} calls whose entry was not seen"),
         };
-        format!("{title}{seconds:.1} s: {hits} hits, {dropped} dropped{untimed}")
+        let missed = match self.missed {
+            0 => String::new(),
+            hits => format!(", {hits} missed"),
+        };
+        let unread = match unread {
+            0 => String::new(),
+            hits => format!(", {hits} with a value that could not be read"),
+        };
+        let lost = match (self.style.lost, dropped) {
+            (None, _) => format!("{dropped} dropped"),
+            (Some(_), 0) => "0 lost".to_owned(),
+            (Some(place), _) => format!("{dropped} lost ({})", place.words().0),
+        };
+        format!("{title}{seconds:.1} s: {hits} hits, {lost}{missed}{untimed}{unread}")
     }
 
     /// Does what the user wants, and draws if there is something new. Returns whether to go on.
@@ -259,8 +446,8 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
                 source,
             })
         };
-        let timed = self.is_timed();
-        let (goes_on, any) = screen.input(timed).map_err(failed)?;
+        let columns = self.columns();
+        let (goes_on, any) = screen.input(columns).map_err(failed)?;
         if !goes_on || !(is_due || any) {
             return Ok(goes_on);
         }
@@ -270,25 +457,25 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             (true, None) => {
                 self.frozen = Some(Shot {
                     total: self.total.clone(),
-                    histogram: self.histogram.clone(),
+                    bars: self.bars(),
                     status: status.clone(),
                 });
             }
             (false, Some(_)) => self.frozen = None,
             _ => (),
         }
-        let (total, histogram, status) = match &self.frozen {
-            Some(shot) => (&shot.total, &shot.histogram, shot.status.clone()),
-            None => (&self.total, &self.histogram, status),
+        let (total, bars, status) = match &self.frozen {
+            Some(shot) => (&shot.total, shot.bars.clone(), shot.status.clone()),
+            None => (&self.total, self.bars(), status),
         };
         let mut rows: Vec<_> = total.iter().collect();
         screen.state.sort.sort(&mut rows);
         let view = View {
             names: self.style.by.iter().map(By::name).collect(),
             rows,
-            timed,
+            columns,
             status,
-            bars: bars(histogram),
+            bars,
         };
         screen.draw(&view).map_err(failed)?;
         Ok(true)
@@ -300,20 +487,10 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
         if !rows.is_empty() {
             let names: Vec<_> = self.style.by.iter().map(By::name).collect();
             // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{}  {}",
-                heads("hits", self.is_timed()),
-                names.join(" ")
-            );
+            let _ = writeln!(text, "{}  {}", self.columns().heads(), names.join(" "));
         }
-        for (key, stats) in rows {
-            let _ = writeln!(
-                text,
-                "{}  {}",
-                columns(stats, self.is_timed()),
-                key.join(" ")
-            );
+        for (key, sums) in rows {
+            let _ = writeln!(text, "{}  {}", self.columns().row(sums), key.join(" "));
         }
         if more > 0 {
             let _ = writeln!(text, "and {more} more");
@@ -325,26 +502,36 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
 
     fn json(&self, tally: &Tally, at: Duration, span: Duration, dropped: u64) -> serde_json::Value {
         let (rows, more) = self.rows(tally);
+        let is_valued = self.columns() == Columns::Values;
         let rows: Vec<_> = rows
             .into_iter()
-            .map(|(key, stats)| {
+            .map(|(key, sums)| {
                 let names = self.style.by.iter().map(|by| by.name().to_owned());
                 let parts = key.iter().map(|part| part.clone().into());
                 Row {
                     key: names.zip(parts).collect(),
-                    hits: stats.calls,
-                    times: self.is_timed().then(|| Times::of(stats)),
+                    hits: sums.times.calls,
+                    times: self.is_timed().then(|| Times::of(&sums.times)),
+                    values: is_valued.then(|| sums.values.figures(self.has_classes())),
                 }
             })
             .collect();
+        let lost = match self.style.lost {
+            Some(place) => {
+                let (_, name) = place.words();
+                ("lost", json!({ name: dropped }))
+            }
+            None => ("dropped", dropped.into()),
+        };
         json!({
             "at": at.as_secs_f64(),
             "span": span.as_secs_f64(),
             "rows": rows,
             "more": more,
-            "hits": tally.values().map(|stats| stats.calls).sum::<u64>(),
-            "dropped": dropped,
+            "hits": tally.values().map(|sums| sums.times.calls).sum::<u64>(),
+            lost.0: lost.1,
             "untimed": self.untimed,
+            "missed": self.missed,
         })
     }
 }
@@ -374,8 +561,14 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
             }
         };
         let key = self.key(event, probe);
-        self.recent.entry(key.clone()).or_default().add(time);
-        self.total.entry(key).or_default().add(time);
+        if let Some(ValueOf { name, .. }) = &self.style.value {
+            let value = self.value(event, probe, name);
+            self.recent.entry(key.clone()).or_default().add_value(value);
+            self.total.entry(key).or_default().add_value(value);
+            return;
+        }
+        self.recent.entry(key.clone()).or_default().add_time(time);
+        self.total.entry(key).or_default().add_time(time);
         if self.is_timed() {
             self.histogram.add(time);
         }
@@ -422,153 +615,12 @@ fn temporary_number(name: &str) -> Option<usize> {
     name.rsplit(['.', '_']).next()?.parse().ok()
 }
 
-/// A histogram with a bar for each power of two.
-fn bars(histogram: &Histogram) -> String {
-    let rows = histogram.powers();
-    let most = rows.iter().map(|(_, _, count)| *count).max().unwrap_or(0);
-    let mut text = String::new();
-    for (from, to, count) in rows {
-        let width = u128::from(count) * u128::try_from(BAR).unwrap_or(0);
-        let width = width.div_ceil(u128::from(most.max(1)));
-        let bar = "#".repeat(usize::try_from(width).unwrap_or(BAR));
-        let (from, to) = (Time(from), Time(to));
-        // Writing to a string does not fail.
-        let line = format!("{from:>12} - {to:<12} {count:>10}  {bar}");
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
+/// A histogram of times with a bar for each power of two.
+fn time_bars(histogram: &Histogram) -> String {
+    let rows = histogram.powers().into_iter();
+    let rows = rows.map(|(from, to, count)| (Time(from).to_string(), Time(to).to_string(), count));
+    bars(&rows.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::event::tests::event;
-    use super::super::model::parse_list;
-    use super::super::model::tests::LIST;
-    use super::*;
-
-    fn style(by: &[By], timed: Timed) -> Style {
-        Style {
-            by: by.to_vec(),
-            timed,
-            interval: Duration::ZERO,
-            top: None,
-            json: false,
-            folded: false,
-        }
-    }
-
-    fn now() -> Now<'static> {
-        Now {
-            at: Duration::from_millis(2_100),
-            dropped: &|| Ok(3),
-        }
-    }
-
-    /// Returns the output for these hits of the list's second probe: CPU, time, thread, duration.
-    fn printed(style: Style, hits: &[(usize, u32, u64, i32, u64)]) -> String {
-        let mut probes = parse_list(LIST).unwrap();
-        for (index, probe) in probes.iter_mut().enumerate() {
-            probe.name = format!("watch.1.{index}");
-        }
-        let symbols = Symbols::default();
-        let mut out = String::new();
-        let mut summary = Summary::new(style, &symbols, None, |text: &str| {
-            out.push_str(text);
-            Ok(true)
-        });
-        for (probe, cpu, time, pid, duration) in hits {
-            let hit = Event {
-                cpu: *cpu,
-                pid: *pid,
-                duration: Some(*duration),
-                ..event(*time)
-            };
-            summary.hit(&hit, &probes[*probe]);
-        }
-        summary.round(&now()).unwrap();
-        summary.finish(3).unwrap();
-        out
-    }
-
-    #[test]
-    fn hits_by_key() {
-        let hits = [(0, 0, 1, 42, 0), (1, 0, 2, 43, 0), (0, 1, 3, 42, 0)];
-        let out = printed(style(&[By::Place], Timed::No), &hits);
-        let table = "      hits  place\n         2  kernel_clone\n         1  do_sys_openat2\n";
-        assert_eq!(out.matches(table).count(), 2, "{out}");
-        // However long the probes took to come, and take to go.
-        assert!(
-            out.ends_with("\nin all, 2.1 s: 3 hits, 3 dropped\n"),
-            "{out}"
-        );
-        let mut top = style(&[By::Comm, By::Pid], Timed::No);
-        top.top = Some(1);
-        let out = printed(top, &hits);
-        assert!(
-            out.contains("  comm pid\n         2  cat 42\nand 1 more\n"),
-            "{out}"
-        );
-        let out = printed(style(&[By::Arg("x".to_owned())], Timed::No), &hits);
-        assert!(out.contains("         3  -\n"), "{out}");
-    }
-
-    #[test]
-    fn folded_stacks() {
-        let hits = [(0, 0, 1, 42, 0), (1, 0, 2, 43, 0), (0, 1, 3, 42, 0)];
-        let mut folded = style(&[By::Comm, By::Place], Timed::No);
-        folded.folded = true;
-        let out = printed(folded, &hits);
-        assert_eq!(out, "cat;kernel_clone 2\ncat;do_sys_openat2 1\n");
-    }
-
-    #[test]
-    fn times() {
-        let hits = [
-            (1, 0, 1, 42, 5000),
-            (1, 0, 2, 43, 1000),
-            (1, 1, 3, 42, 7000),
-        ];
-        let out = printed(style(&[By::Cpu], Timed::Calls), &hits);
-        let row = "         2    6.000 us    3.000 us    5.000 us    5.000 us  0\n";
-        assert!(out.contains(row), "{out}");
-        assert!(
-            out.contains("  512 ns - 1.023 us              1  ####################\n"),
-            "{out}"
-        );
-        assert!(
-            out.ends_with(
-                "    4.096 us - 8.191 us              2  ########################################\n"
-            ),
-            "{out}"
-        );
-        let mut json = style(&[By::Cpu], Timed::Calls);
-        json.json = true;
-        let out = printed(json, &hits);
-        let lines: Vec<serde_json::Value> = out
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        assert_eq!(lines[0]["rows"][0]["key"]["cpu"], "1");
-        assert_eq!(lines[0]["rows"][0]["total_ns"], 7000);
-        assert_eq!(lines[1]["summary"]["histogram"][0]["from_ns"], 512);
-        assert_eq!(lines[1]["summary"]["hits"], 3);
-        assert_eq!(lines[1]["summary"]["dropped"], 3);
-    }
-
-    #[test]
-    fn between_two_probes() {
-        // Of two threads that cross; an end without a beginning, and two ends.
-        let hits = [
-            (1, 0, 5, 42, 0),
-            (0, 0, 10, 42, 0),
-            (0, 1, 20, 43, 0),
-            (1, 1, 110, 42, 0),
-            (1, 1, 115, 42, 0),
-            (1, 1, 1020, 43, 0),
-        ];
-        let out = printed(style(&[By::Pid], Timed::Since(0)), &hits);
-        assert!(out.contains("    1.000 us  43\n"), "{out}");
-        assert!(out.contains("      100 ns  42\n"), "{out}");
-        assert!(out.contains("s: 2 hits, "), "{out}");
-    }
-}
+mod tests;

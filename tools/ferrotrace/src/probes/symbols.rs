@@ -1,78 +1,88 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's functions, from `/proc/kallsyms`.
+//! The functions of the running kernel or of a recording's, and those of processes.
 
 #![deny(unsafe_code)]
 
 mod processes;
-mod table;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 use std::time::Instant;
 
 use super::event::is_of_user;
+use crate::kallsyms::Kallsyms;
+use crate::kallsyms::Modules;
+use crate::kallsyms::Symbol;
+use crate::kallsyms::demangled;
 use crate::near::near;
 use processes::Processes;
-use table::Symbol;
-use table::Table;
-pub(crate) use table::running;
 
-/// How long the modules that are loaded are taken to be the same.
+/// Time for which the loaded modules are taken to be the same.
 const FRESH: Duration = Duration::from_millis(100);
+
+/// The list is read again for an address that it does not have, at most for this part of the time.
+const SHARE: u32 = 20;
 
 /// The functions of a kernel whose modules may change.
 #[derive(Debug)]
 struct Later {
-    /// When that was looked at.
+    /// The time of the last look.
     looked: Instant,
-    modules: BTreeMap<String, (u64, u64)>,
-    /// The functions since the modules have changed.
-    table: Option<Table>,
+    /// The time from which the list may be read again, although the modules are the same.
+    due: Instant,
+    modules: Modules,
+    /// The latest list, if there is another than the first.
+    list: Option<Kallsyms>,
 }
 
 /// Functions, by address, and those of processes.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    table: Table,
-    /// Their places in that order, by name, then by address.
-    by_name: Vec<usize>,
+    list: Kallsyms,
     processes: RefCell<Processes>,
     /// None for a recording.
     later: Option<RefCell<Later>>,
 }
 
+/// Returns `SYMBOL+0xOFFSET` of an address in a function, with the `[MODULE]` of that.
+fn describe(symbol: Symbol<'_>, address: u64) -> String {
+    let (name, offset) = (demangled(symbol.name), address - symbol.address);
+    match symbol.module {
+        Some(module) => format!("{name}+{offset:#x} [{module}]"),
+        None => format!("{name}+{offset:#x}"),
+    }
+}
+
 impl Symbols {
     /// Reads the running kernel's.
     pub fn read() -> io::Result<Self> {
-        let modules = table::modules();
+        let modules = Modules::running();
+        let began = Instant::now();
+        let list = Kallsyms::running(&modules)?;
         Ok(Self {
+            list,
             later: Some(RefCell::new(Later {
                 looked: Instant::now(),
-                modules: modules.clone(),
-                table: None,
+                due: Instant::now() + began.elapsed() * SHARE,
+                modules,
+                list: None,
             })),
-            ..Self::of(Table::running(&modules)?)
+            ..Self::default()
         })
     }
 
     pub(crate) fn parse(text: &str) -> Self {
-        Self::of(Table::parse(text))
-    }
-
-    fn of(table: Table) -> Self {
-        let mut by_name: Vec<_> = (0..table.functions.len()).collect();
-        by_name.sort_by_key(|at| table.functions.get(*at).map(|symbol| &*symbol.name));
         Self {
-            by_name,
-            table,
+            list: Kallsyms::parse(text.to_owned()),
             ..Self::default()
         }
     }
 
-    /// Those of a recording, with what its processes mapped, as [`crate::merge::calls::processes`] has it.
+    /// Parses those of a recording, with the mappings of its processes, as
+    /// [`crate::merge::calls::processes`] has them.
     pub fn recorded(kallsyms: &str, maps: &str) -> Self {
         Self {
             processes: RefCell::new(Processes::recorded(maps)),
@@ -99,34 +109,23 @@ impl Symbols {
     /// Returns `SYMBOL+0xOFFSET` of an address, with `[MODULE]` if it is in one; the address if no
     /// function is there.
     pub fn describe(&self, address: u64) -> String {
-        let text = |symbol: &Symbol| {
-            let (name, offset) = (&symbol.name, address - symbol.address);
-            match &symbol.module {
-                Some(module) => format!("{name}+{offset:#x} [{module}]"),
-                None => format!("{name}+{offset:#x}"),
-            }
-        };
-        let first = self.table.at(address);
+        let first = self.list.at(address);
         if let Some(symbol) = first.filter(|symbol| symbol.module.is_none()) {
-            return text(symbol);
+            return describe(symbol, address);
         }
         // Modules come, where others were before them.
-        let later = self.later.as_ref().map(|later| {
+        let later = self.later.as_ref().and_then(|later| {
             let mut later = later.borrow_mut();
-            later.look();
-            later
-                .table
-                .as_ref()
-                .and_then(|table| table.at(address))
-                .map(text)
+            later.look(|list| first.or_else(|| list?.at(address)).is_some());
+            let symbol = later.list.as_ref()?.at(address)?;
+            Some(describe(symbol, address))
         });
         later
-            .flatten()
-            .or_else(|| first.map(text))
+            .or_else(|| first.map(|symbol| describe(symbol, address)))
             .unwrap_or_else(|| format!("{address:#x}"))
     }
 
-    /// The same of a call of a thread, which may be one of user space: then with the name of the file in brackets.
+    /// Describes a call of a thread. One of user space has the name of its file in brackets.
     pub fn call(&self, address: u64, pid: i32) -> String {
         match is_of_user(address) {
             true => self.processes.borrow_mut().describe(address, pid),
@@ -134,51 +133,67 @@ impl Symbols {
         }
     }
 
-    /// The functions of this name, by address.
-    fn called<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a Symbol> {
-        let named = |at: &usize| self.table.functions.get(*at);
-        let is_before = |at: &usize| named(at).is_some_and(|symbol| &*symbol.name < name);
-        let first = self.by_name.partition_point(is_before);
-        let rest = self.by_name.iter().skip(first).filter_map(named);
-        rest.take_while(move |symbol: &&'a Symbol| symbol.name == name)
+    /// Returns the functions of this name, by address.
+    fn called(&self, name: &str) -> Vec<Symbol<'_>> {
+        let mut found = self.list.get(name);
+        found.retain(Symbol::is_code);
+        found.sort_by_key(|symbol| symbol.address);
+        found
     }
 
-    /// How many functions have this name.
+    /// Returns the number of functions with this name.
     pub fn count(&self, name: &str) -> usize {
-        self.called(name).count()
+        self.called(name).len()
     }
 
-    /// The module with the function of this name, if the first one is in one.
+    /// Returns the module of the first function of this name, if it is in one.
     pub fn module_of(&self, name: &str) -> Option<&str> {
-        self.called(name).next()?.module.as_deref()
+        self.called(name).first()?.module
     }
 
-    /// Those that are still there and whose names `is_it` holds for, by address.
-    pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = (u64, &str)> {
-        let gone = self.table.boot_code.clone();
-        let all = self.table.functions.iter();
-        let all = all.map(|symbol| (symbol.address, symbol.name.as_str()));
-        all.filter(move |(address, name)| !gone.contains(address) && is_it(name))
+    /// Returns true if functions of a module are known.
+    pub fn has_module(&self, module: &str) -> bool {
+        self.list.has_module(module)
     }
 
-    /// Names similar to this one.
+    /// Returns the functions that a kernel has when it has booted, by address.
+    pub fn functions(&self) -> impl Iterator<Item = Symbol<'_>> {
+        self.list.functions()
+    }
+
+    /// Returns those functions whose names match, as the linker or as their language has them.
+    pub fn matching(
+        &self,
+        is_match: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = (u64, Cow<'_, str>)> {
+        self.functions().filter_map(move |symbol| {
+            let name = demangled(symbol.name);
+            (is_match(&name) || is_match(symbol.name)).then_some((symbol.address, name))
+        })
+    }
+
+    /// Returns names similar to this one.
     pub fn near(&self, name: &str) -> Vec<String> {
-        let known = self.table.functions.iter().map(|known| known.name.as_str());
-        near(name, known)
+        let known = self.functions().map(|known| demangled(known.name));
+        let known: Vec<Cow<'_, str>> = known.collect();
+        near(name, known.iter().map(|known| &**known))
     }
 }
 
 impl Later {
-    /// Reads the functions again if other modules are loaded than before.
-    fn look(&mut self) {
+    /// Reads the functions again if other modules are loaded than before, or if the last list lacks
+    /// an address: BPF programs and trampolines are in no list of modules.
+    fn look(&mut self, is_known: impl Fn(Option<&Kallsyms>) -> bool) {
         if self.looked.elapsed() < FRESH {
             return;
         }
         self.looked = Instant::now();
-        let modules = table::modules();
-        if modules != self.modules {
+        let modules = Modules::running();
+        let is_due = self.looked >= self.due && !is_known(self.list.as_ref());
+        if modules != self.modules || is_due {
             // Without them there are numbers.
-            self.table = Some(Table::running(&modules).unwrap_or_default());
+            self.list = Some(Kallsyms::running(&modules).unwrap_or_default());
+            self.due = Instant::now() + self.looked.elapsed() * SHARE;
             self.modules = modules;
         }
     }

@@ -28,9 +28,10 @@ use super::symbols::Symbols;
 use crate::file::IoError;
 use crate::pids::Pids;
 use crate::signals::StopSignals;
+use crate::tracepoints::resolve::Tracepoint;
 
 /// About how long a hit may wait to be shown.
-const ROUND: Duration = Duration::from_millis(100);
+pub(super) const ROUND: Duration = Duration::from_millis(100);
 
 /// How long ago, in ns, a writer may have read the clock without having written yet.
 const SLACK: u64 = 1_000_000;
@@ -42,21 +43,34 @@ const LOOK: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Temporary probes, which exist as long as this runs; without any, all existing probes are
-    /// watched.
+    /// watched, unless `others` is set.
     pub probes: Vec<Wanted>,
+    /// Tracepoints and system calls.
+    pub tracepoints: Vec<Tracepoint>,
+    /// True if something else than probes is wanted, such as tracepoints.
+    pub others: bool,
     /// Stop after that many hits.
     pub count: Option<u64>,
     /// Stop after this time.
     pub duration: Option<Duration>,
     /// Show only hits of these.
     pub pids: Pids,
+    /// Count only hits of the command that `ready` starts, and of its children, where the kernel
+    /// adds up.
+    pub of_command: bool,
 }
 
 /// Output of hits.
 pub trait Show {
+    /// Hits are wanted from now on.
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// A hit of `probe`, in the order of time.
     fn hit(&mut self, event: &Event, probe: &Probe);
-    /// There are no more for now; a round takes a tenth of a second. Returns whether there still is a reader.
+    /// There are no more for now; a round takes a tenth of a second. Returns whether there still is
+    /// a reader.
     fn round(&mut self, now: &Now<'_>) -> Result<bool>;
 }
 
@@ -77,8 +91,8 @@ pub struct Lines<'a, P> {
 }
 
 impl<'a, P: FnMut(&str) -> Result<bool>> Lines<'a, P> {
-    /// Shows hits with `print`, which returns whether there still is a reader, and is called for that without a hit, too. `symbols`
-    /// names where functions return to.
+    /// Shows hits with `print`, which returns whether there still is a reader, and is called for
+    /// that without a hit, too. `symbols` names where functions return to.
     pub fn new(style: Style, symbols: &'a Symbols, print: P) -> Self {
         Self {
             text: String::new(),
@@ -121,22 +135,46 @@ pub struct Counts {
     pub events: u64,
     /// Hits that the channel had no room for, of any probe.
     pub dropped: u64,
+    /// Those of them that were overwritten in a buffer of tracefs.
+    #[serde(skip)]
+    pub overwritten: u64,
     /// Hits that were shown after later ones.
     pub late: u64,
 }
 
+impl Counts {
+    /// Returns the number of hits that found no room in the kernel, or called no handler.
+    pub fn lost_in_kernel(&self) -> u64 {
+        let missed: u64 = self.probes.iter().map(|probe| probe.missed).sum();
+        let dropped = self.dropped.saturating_sub(self.overwritten);
+        dropped.saturating_add(missed)
+    }
+}
+
 /// Temporary probes, which exist as long as this value.
-struct Temporary<'a> {
+#[derive(Debug)]
+pub struct Temporary<'a> {
     kernel: &'a Kernel,
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     /// Why others, of patterns, are not.
-    refused: Vec<Error>,
+    pub refused: Vec<Error>,
 }
 
 impl<'a> Temporary<'a> {
-    fn add(kernel: &'a Kernel, probes: &[Wanted], signals: &StopSignals) -> Result<Self> {
+    /// Adds probes, with names of their own.
+    pub fn add(kernel: &'a Kernel, probes: &[Wanted], signals: &StopSignals) -> Result<Self> {
+        Self::add_as(kernel, probes, temporary_name, signals)
+    }
+
+    /// Adds probes, with names that `name` makes of this process and of numbers.
+    pub(super) fn add_as(
+        kernel: &'a Kernel,
+        probes: &[Wanted],
+        name: impl Fn(u32, usize) -> String,
+        signals: &StopSignals,
+    ) -> Result<Self> {
         let named = probes.iter().enumerate().map(|(index, probe)| Wanted {
-            name: temporary_name(std::process::id(), index),
+            name: name(std::process::id(), index),
             ..probe.clone()
         });
         let added = kernel.add(&named.collect::<Vec<_>>(), || signals.has_come())?;
@@ -147,7 +185,13 @@ impl<'a> Temporary<'a> {
         })
     }
 
-    fn remove(mut self) -> Result<()> {
+    /// Their names.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Removes them, and reports an error.
+    pub fn remove(mut self) -> Result<()> {
         self.kernel.remove_present(&std::mem::take(&mut self.names))
     }
 }
@@ -163,7 +207,8 @@ fn temporary_name(process: u32, index: usize) -> String {
     format!("watch.{process}.{index}")
 }
 
-/// The process that has added a probe of this name for as long as it runs. Names of events have no dots.
+/// The process that has added a probe of this name for as long as it runs. Names of events have no
+/// dots.
 fn maker(name: &str) -> Option<u32> {
     let (process, index) = name
         .strip_prefix("watch")?
@@ -175,8 +220,9 @@ fn maker(name: &str) -> Option<u32> {
     (name == own || name == own.replace('.', "_")).then_some(process)
 }
 
-/// Removes the probes that were there for as long as a process ran, and that were left when it was killed. Returns how many. Does
-/// nothing while somebody watches: that may be in another namespace, where processes have other numbers.
+/// Removes the probes that were there for as long as a process ran, and that were left when it was
+/// killed. Returns how many. Does nothing while somebody watches: that may be in another namespace,
+/// where processes have other numbers.
 pub fn remove_abandoned(kernel: &Kernel) -> Result<usize> {
     let Ok(_lock) = kernel.lock() else {
         return Ok(0);
@@ -194,7 +240,7 @@ pub fn remove_abandoned(kernel: &Kernel) -> Result<usize> {
 }
 
 /// The place of a temporary probe among those that were wanted. Names of events have no dots.
-fn temporary_index(name: &str) -> Option<usize> {
+pub(crate) fn temporary_index(name: &str) -> Option<usize> {
     name.rsplit(['.', '_']).next()?.parse().ok()
 }
 
@@ -214,6 +260,8 @@ struct Watch<'a> {
     live: Live<'a>,
     order: Order<Event>,
     probes: BTreeMap<u32, Watched>,
+    /// True if no probes are watched.
+    no_probes: bool,
     /// Why some have no hits: the kernel refuses those in files only now.
     refused: BTreeMap<String, Option<Error>>,
     dropped_before: u64,
@@ -227,8 +275,8 @@ struct Watch<'a> {
     end: Option<Instant>,
 }
 
-/// Gives hits to `show`, until that has no reader any more, a signal, the end of the time, or enough hits. `ready` is called
-/// when the probes exist, with why others, of patterns, do not.
+/// Gives hits to `show`, until that has no reader any more, a signal, the end of the time, or
+/// enough hits. `ready` is called when the probes exist, with why others, of patterns, do not.
 pub fn watch(
     kernel: &Kernel,
     options: Options,
@@ -236,14 +284,28 @@ pub fn watch(
     ready: impl FnOnce(&[Error]) -> Result<()>,
     show: &mut impl Show,
 ) -> Result<Counts> {
-    let _lock = kernel.lock()?;
-    let mut live = kernel.live()?;
+    let no_probes = options.probes.is_empty() && options.others;
+    let (_lock, mut live) = match no_probes {
+        true => (None, kernel.live_tracepoints()),
+        false => (kernel.lock()?, kernel.live()?),
+    };
     if !options.probes.is_empty() {
         // Old hits of other probes would only take room.
         drain(&mut live, |_| ())?;
     }
     let dropped = live.dropped()?;
     let mut temporary = Temporary::add(kernel, &options.probes, signals)?;
+    let mut probes = BTreeMap::new();
+    for tracepoint in &options.tracepoints {
+        let probe = live.trace(tracepoint)?;
+        let watched = Watched {
+            name: probe.name.clone(),
+            missed_before: 0,
+            events: 0,
+            probe,
+        };
+        probes.insert(watched.probe.id, watched);
+    }
     let duration = options.duration;
     let mut watch = Watch {
         kernel,
@@ -251,7 +313,8 @@ pub fn watch(
         names: temporary.names.iter().cloned().collect(),
         live,
         order: Order::default(),
-        probes: BTreeMap::new(),
+        probes,
+        no_probes,
         refused: BTreeMap::new(),
         dropped_before: dropped,
         events: 0,
@@ -264,6 +327,7 @@ pub fn watch(
     temporary.refused.extend(watch.take_refused());
     watch.start = Instant::now();
     watch.live.start()?;
+    show.start()?;
     ready(&temporary.refused)?;
     let end = duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut goes_on = true;
@@ -313,7 +377,7 @@ fn drain(live: &mut Live<'_>, mut to: impl FnMut(Event)) -> Result<()> {
     Ok(())
 }
 
-fn system(action: &'static str, errno: nix::errno::Errno) -> Error {
+pub(super) fn system(action: &'static str, errno: nix::errno::Errno) -> Error {
     Error::Io(IoError {
         action,
         path: "/proc/self".into(),
@@ -331,6 +395,9 @@ fn now() -> Result<u64> {
 impl Watch<'_> {
     /// Updates the list of probes: all, or only the temporary ones.
     fn look(&mut self, first: bool) -> Result<()> {
+        if self.no_probes {
+            return Ok(());
+        }
         let names = &self.names;
         for probe in self.kernel.list()? {
             let is_another = !names.is_empty() && !names.contains(&probe.name);
@@ -339,7 +406,7 @@ impl Watch<'_> {
             }
             let name = match names.is_empty() {
                 true => probe.name.clone(),
-                false => probe.place.to_string(),
+                false => probe.place.shown().to_string(),
             };
             let before = if first { probe.missed } else { 0 };
             match self.probes.get_mut(&probe.id) {
@@ -453,6 +520,7 @@ impl Watch<'_> {
             probes: probes.collect(),
             events: self.events,
             dropped: self.dropped()?,
+            overwritten: self.live.overwritten(),
             late: self.order.late(),
         })
     }

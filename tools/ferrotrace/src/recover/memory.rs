@@ -6,14 +6,19 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::file::read_regular;
+use crate::lockdown;
+
 /// Where the kernel has it.
 pub const DIR: &str = "/sys/kernel/debug/ferrotrace_flight";
+
+/// The most bytes of a copy: of memory that is reserved at boot.
+const MOST: u64 = 1 << 40;
 
 /// The file in it that takes commands.
 const CONTROL: &str = "control";
@@ -22,7 +27,11 @@ const CONTROL: &str = "control";
 #[derive(Debug, Error)]
 pub enum MemoryError {
     /// The kernel does not offer it.
-    #[error("{}: no such directory (is debugfs mounted, and ferrotrace_fast_relay loaded?)", .0.display())]
+    #[error(
+        "{}: no such directory (is debugfs mounted, and ferrotrace_fast_relay loaded?){}",
+        .0.display(),
+        lockdown::note()
+    )]
     NoKernel(PathBuf),
     /// The command line of the kernel does not have that name.
     #[error("{0}: no such memory (the kernel's command line needs reserve_mem=SIZE:4096:{0})")]
@@ -71,15 +80,7 @@ fn command(dir: &Path, command: &str, name: &str) -> Result<(), MemoryError> {
 
 /// The bytes of a file, such as a copy of the memory.
 pub fn read(path: &Path) -> Result<Vec<u8>, MemoryError> {
-    let read = || {
-        let kind = fs::metadata(path)?.file_type();
-        // Others may have no end, or wait for somebody.
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
-        }
-        fs::read(path)
-    };
-    read().map_err(|source| MemoryError::Io {
+    read_regular(path, MOST).map_err(|source| MemoryError::Io {
         action: "read",
         path: path.into(),
         source,

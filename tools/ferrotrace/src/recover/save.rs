@@ -171,7 +171,7 @@ pub fn save(memory: &[u8], options: &Options) -> Result<Recovery, SaveError> {
         match save_cpu(memory, &layout, &header, number, options.sealed, &mut file) {
             Ok(reason) => ends.extend(reason),
             Err(Nothing::Absent) => {
-                let _ = std::fs::remove_file(&file.path);
+                let _ = output.remove_cpu_file(cpu);
                 continue;
             }
             Err(Nothing::Damaged) => {

@@ -7,18 +7,13 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
-use nix::errno::Errno;
 use nix::fcntl::Flock;
-use nix::fcntl::FlockArg;
-use nix::fcntl::OFlag;
 
 use super::channel::CpuId;
 use super::channel::Geometry;
@@ -32,6 +27,8 @@ use super::drain_read::StreamDrain;
 use super::error::Error;
 use super::error::Result;
 use super::files::ChannelDir;
+use super::files::keep_others_out;
+use super::files::open_relay_file;
 use super::output::CpuFile;
 use super::output::OutputDir;
 use super::output::Records;
@@ -146,25 +143,6 @@ impl Plan {
         };
         Ok(Input::Fast { file, drain })
     }
-}
-
-/// Opens a relay file; with `write` also for writing, to its consumer's page.
-pub fn open_relay_file(path: &Path, write: bool) -> Result<File> {
-    File::options()
-        .read(true)
-        .write(write)
-        .custom_flags(OFlag::O_NONBLOCK.bits())
-        .open(path)
-        .map_err(|error| Error::channel("open", path, error))
-}
-
-/// Locks a relay file that data is going to be taken from, so that no other of these commands takes some of it meanwhile. To look at
-/// the buffer needs no lock.
-pub fn keep_others_out(file: File, path: &Path) -> Result<Flock<File>> {
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        Errno::EAGAIN => Error::Busy(path.into()),
-        _ => Error::channel("lock", path, errno.into()),
-    })
 }
 
 /// The state of a buffer.

@@ -16,6 +16,7 @@ use super::channel::CpuId;
 use crate::directory::DirectoryError;
 use crate::file::CreateError;
 use crate::file::IoError;
+use crate::lockdown;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -50,7 +51,11 @@ pub enum Error {
     },
 
     /// DIR does not exist.
-    #[error("{}: no such directory (is debugfs mounted, and the client loaded?)", .0.display())]
+    #[error(
+        "{}: no such directory (is debugfs mounted, and the client loaded?){}",
+        .0.display(),
+        lockdown::note()
+    )]
     NoDirectory(PathBuf),
 
     /// DIR has no controls.
@@ -82,7 +87,11 @@ pub enum Error {
     },
 
     /// The user may not do that.
-    #[error("{}: permission denied to {action} (relay files belong to root)", path.display())]
+    #[error(
+        "{}: permission denied to {action}: {}",
+        path.display(),
+        lockdown::cause(path, "relay files belong to root")
+    )]
     Denied {
         /// Action that failed.
         action: &'static str,

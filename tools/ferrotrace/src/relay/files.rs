@@ -13,8 +13,14 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::Flock;
+use nix::fcntl::FlockArg;
+use nix::fcntl::OFlag;
 
 use super::channel::CpuId;
 use super::channel::Geometry;
@@ -286,6 +292,25 @@ impl Counter {
             Err(error) => Err(Error::channel("write to", &self.path, error)),
         }
     }
+}
+
+/// Opens a relay file; with `write` also for writing, to its consumer's page.
+pub fn open_relay_file(path: &Path, write: bool) -> Result<File> {
+    File::options()
+        .read(true)
+        .write(write)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)
+        .map_err(|error| Error::channel("open", path, error))
+}
+
+/// Locks a relay file before data is taken from it, so that no other of these commands takes some of
+/// that. A look at the buffer needs no lock.
+pub fn keep_others_out(file: File, path: &Path) -> Result<Flock<File>> {
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        Errno::EAGAIN => Error::Busy(path.into()),
+        _ => Error::channel("lock", path, errno.into()),
+    })
 }
 
 #[cfg(test)]

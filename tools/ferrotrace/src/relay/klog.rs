@@ -51,7 +51,7 @@ use super::worker::Worker;
 use crate::file::IoError;
 use crate::file::create as create_file;
 use crate::signals::StopSignals;
-use crate::text::printable_lines;
+use crate::text::stdout;
 
 /// How often to look for new CPUs and for threads that have ended.
 const TICK: Duration = Duration::from_millis(500);
@@ -247,10 +247,9 @@ fn to_terminal() -> io::Result<(File, JoinHandle<()>)> {
     let mut from = File::from(from);
     let write = move || {
         let mut bytes = vec![0; 1 << 16];
+        let mut out = stdout();
         while let Ok(len @ 1..) = from.read(&mut bytes) {
-            let text = String::from_utf8_lossy(bytes.get(..len).unwrap_or_default());
-            let mut out = io::stdout().lock();
-            let written = out.write_all(printable_lines(&text).as_bytes());
+            let written = out.write_all(bytes.get(..len).unwrap_or_default());
             if written.and_then(|()| out.flush()).is_err() {
                 // Without a reader the pipe is broken, as the terminal is.
                 break;

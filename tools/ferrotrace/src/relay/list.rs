@@ -9,9 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
-use super::buffer::open_relay_file;
 use super::error::Error;
 use super::error::Result;
+use super::files::open_relay_file;
 use super::files::split_number;
 use super::output::Records;
 use super::stat::Stat;

@@ -28,6 +28,8 @@ use nix::sys::mman::munmap;
 use nix::sys::statfs;
 use nix::sys::statfs::FsType;
 
+use crate::kernel_dir::MAGIC;
+
 /// A part of a relay file, mapped for reading.
 ///
 /// # Invariants
@@ -225,11 +227,12 @@ impl Drop for Mapping {
 /// not, and an access beyond the end would kill the process.
 pub fn holds(file: &File, len: NonZeroUsize) -> io::Result<bool> {
     // Values of <linux/magic.h>: not every libc has a constant for each.
-    const PSEUDO: [FsType; 4] = [
+    const PSEUDO: [FsType; 5] = [
         FsType(0x6462_6720), // debugfs
         FsType(0x7472_6163), // tracefs
         FsType(0x6265_6572), // sysfs
         FsType(0x0000_9fa0), // proc
+        MAGIC,               // ferrotrace
     ];
     if PSEUDO.contains(&statfs::fstatfs(file)?.filesystem_type()) {
         return Ok(true);

@@ -30,8 +30,9 @@ use super::tally::Tally;
 use crate::directory::Access;
 use crate::directory::Directory;
 use crate::fast::record::Header;
+use crate::kallsyms::running_functions;
 use crate::merge::calls;
-use crate::probes::symbols::running;
+use crate::merge::format::DECLARATION;
 
 /// The name of the description of a recording.
 pub const METADATA: &str = "metadata.json";
@@ -234,6 +235,11 @@ impl OutputDir {
         })
     }
 
+    /// Removes the file of a CPU that had no buffer.
+    pub fn remove_cpu_file(&self, cpu: CpuId) -> io::Result<()> {
+        self.dir.remove(self.cpu_file_name(cpu).as_ref())
+    }
+
     /// Saves a copy of the client's description of its records, if there is one.
     pub fn copy_format(&self, channel: &Path) -> Result<()> {
         // Its own comes first: a directory can have several channels.
@@ -267,12 +273,12 @@ impl OutputDir {
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let format = read(FORMAT);
-        if !format.contains(calls::DECLARATION) {
+        if !format.contains(DECLARATION) {
             return Ok(());
         }
         // Without it there are numbers in place of names. Of modules that are loaded later, or have
         // gone, one of both has the names.
-        let mut kernel = running().unwrap_or_default();
+        let mut kernel = running_functions().unwrap_or_default();
         let known: HashSet<_> = kernel.lines().map(str::to_owned).collect();
         for line in read(calls::KALLSYMS).lines() {
             if !known.contains(line) {

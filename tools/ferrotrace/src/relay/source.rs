@@ -18,14 +18,14 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::fcntl::Flock;
 
-use super::buffer::keep_others_out;
-use super::buffer::open_relay_file;
 use super::channel::CpuId;
 use super::channel::Geometry;
 use super::error::Error;
 use super::error::Result;
 use super::files::ChannelDir;
 use super::files::Counter;
+use super::files::keep_others_out;
+use super::files::open_relay_file;
 use super::mapping::Mapping;
 use super::mapping::holds;
 

@@ -13,13 +13,13 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::buffer::open_relay_file;
 use super::channel::CpuId;
 use super::channel::Geometry;
 use super::channel::Mode;
 use super::error::Error;
 use super::error::Result;
 use super::files::ChannelDir;
+use super::files::open_relay_file;
 use super::output::Records;
 use super::progress::rate;
 use super::source::KernelSource;

@@ -10,7 +10,7 @@ use std::io::Write;
 
 use super::collect::Collected;
 use super::tables::Table;
-use crate::merge::lines::Wall;
+use crate::clock::Wall;
 use crate::merge::recording::Recording;
 use crate::merge::run::Counts;
 

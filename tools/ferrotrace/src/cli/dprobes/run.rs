@@ -139,7 +139,7 @@ pub fn remove(names: &Names, control: &Control) -> Result<()> {
 fn selected(state: &State, names: &[String]) -> Result<Vec<Program>> {
     let found = report::select(state, names).map_err(|name| Error::NoProgram {
         name,
-        others: ferrotrace::probes::error::Names(state.names()),
+        others: ferrotrace::near::Names(state.names()),
     })?;
     Ok(found.into_iter().cloned().collect())
 }

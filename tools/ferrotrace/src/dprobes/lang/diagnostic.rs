@@ -15,6 +15,7 @@ use super::source::Span;
 use crate::near::did_you_mean;
 use crate::near::near;
 use crate::text::printable;
+use crate::text::printable_columns;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,16 +81,6 @@ pub fn is_error(diagnostics: &[Diagnostic]) -> bool {
     all.any(|one| one.severity == Severity::Error)
 }
 
-/// Replaces control characters, which a terminal takes for commands, without moving what follows.
-fn of_same_length(text: &str) -> String {
-    let parts = text.chars().map(|c| match c {
-        '\t' => " ".to_owned(),
-        c if c.is_control() => "?".repeat(c.len_utf8()),
-        c => c.to_string(),
-    });
-    parts.collect()
-}
-
 /// Each with its line and a caret, in the order of the file.
 pub fn render(source: &Source, diagnostics: &[Diagnostic], colours: bool) -> String {
     let renderer = match colours {
@@ -108,7 +99,7 @@ pub fn render(source: &Source, diagnostics: &[Diagnostic], colours: bool) -> Str
         let mut message = level.title(&title);
         // A caret needs one character at least, also after the end of the line.
         let line = source.lines.get(one.span.line).or(source.lines.last());
-        let shown = line.map(|line| of_same_length(&line.text) + " ");
+        let shown = line.map(|line| printable_columns(&line.text.replace('\t', " ")) + " ");
         let origin = line.map(|line| printable(&line.file));
         if let (Some(line), Some(shown), Some(origin)) = (line, &shown, &origin) {
             let last = shown.len().saturating_sub(1);
@@ -120,7 +111,8 @@ pub fn render(source: &Source, diagnostics: &[Diagnostic], colours: bool) -> Str
                 .annotation(level.span(start..end));
             message = message.snippet(snippet);
         }
-        if let Some(help) = &one.help {
+        let help = one.help.as_deref().map(printable);
+        if let Some(help) = &help {
             message = message.footer(Level::Help.title(help));
         }
         // Writing to a string does not fail.
@@ -161,7 +153,7 @@ error: more is missing
         assert_eq!(render(&source, &errors, false), expected);
         // Nothing of a file is a command for the terminal.
         let source = Source::of_text("a\x1b.dp", "push \x1b[2J\u{9b}m\n");
-        let error = Diagnostic::error(span(0, 5, 6), "no \x1b");
+        let error = Diagnostic::error(span(0, 5, 6), "no \x1b").help("\x1b[2J");
         let text = render(&source, &[error], false);
         assert!(
             !text.contains(|c: char| c.is_control() && c != '\n'),

@@ -368,18 +368,103 @@ fn patterns() {
     assert!(resolver.resolve(&"no_[".parse().unwrap(), false).is_err());
 }
 
+/// Functions of modules, and those in Rust by their paths.
+#[test]
+fn modules_and_paths() {
+    const FIND: &str = "_RNvNtCs4fqI2P2rA04_12relay_engine8registry4find";
+    const ADD: &str = "_RNvMs_NtCs4fqI2P2rA04_12relay_engine8registryNtB4_8Registry3add";
+    // Two instances of a generic function.
+    const ONE: &str = "_RINvNtCs4fqI2P2rA04_12relay_engine4list4pushhEB4_";
+    const TWO: &str = "_RINvNtCs4fqI2P2rA04_12relay_engine4list4pushmEB4_";
+    let text = format!(
+        "ffffffff81000100 T vfs_read\nffffffffa0000000 t vfs_read\t[mod]\n\
+         ffffffffa0000010 t vfs_other\t[mod]\nffffffffa0000020 t {FIND}\t[rust_relay]\n\
+         ffffffffa0000030 t {ADD}\t[rust_relay]\nffffffffa0000040 t {ONE}\t[rust_relay]\n\
+         ffffffffa0000050 t {TWO}\t[rust_relay]\n"
+    );
+    let symbols = Symbols::parse(&text);
+    let source = Source::default();
+    let mut resolver = Resolver::new(&symbols, &source);
+    resolver.blacklist = Blacklist::default().into();
+    resolver.traceable = None.into();
+    let mut places = |spec: &str| -> std::result::Result<(Vec<String>, bool), String> {
+        let all = resolver.resolve(&spec.parse().unwrap(), false);
+        let all = all.map_err(|error| error.to_string())?;
+        let of_pattern = all.iter().all(|probe| probe.of_pattern);
+        let places = all.iter().map(|probe| probe.place.symbol.clone());
+        Ok((places.collect(), of_pattern))
+    };
+    let found = |places: &[&str], of_pattern| {
+        let places = places.iter().map(|place| (*place).to_owned());
+        Ok((places.collect::<Vec<_>>(), of_pattern))
+    };
+    assert_eq!(places("vfs_*"), found(&["vfs_other", "vfs_read"], true));
+    let expected = ["mod:vfs_other", "mod:vfs_read"];
+    assert_eq!(places("mod:vfs_*"), found(&expected, true));
+    // The kernel knows these itself.
+    assert_eq!(places("mod:vfs_read"), found(&["mod:vfs_read"], false));
+    assert_eq!(
+        places("gone:vfs_*").unwrap_err(),
+        "no module gone is loaded"
+    );
+    assert_eq!(
+        places("relay_engine::registry::find"),
+        found(&[FIND], false)
+    );
+    assert_eq!(places("relay_engine::registry::*"), found(&[FIND], true));
+    assert_eq!(places("*::registry::*"), found(&[ADD, FIND], true));
+    let of_module = format!("rust_relay:{FIND}");
+    assert_eq!(
+        places("rust_relay:relay_engine::registry::*"),
+        found(&[&of_module], true)
+    );
+    assert_eq!(places(FIND), found(&[FIND], false));
+    let both = places("relay_engine::list::push").unwrap_err();
+    assert!(
+        both.ends_with(
+            "; did you mean relay_engine::list::push::<u8> or relay_engine::list::push::<u32>?"
+        ),
+        "{both}"
+    );
+    assert_eq!(
+        places("relay_engine::list::push*"),
+        found(&[ONE, TWO], true)
+    );
+    assert_eq!(
+        places("relay_engine::registry::fond").unwrap_err(),
+        "no function is called relay_engine::registry::fond; did you mean relay_engine::registry::find?"
+    );
+    // Shown as they are named.
+    let place: Place = format!("{of_module}+0x10").parse().unwrap();
+    assert_eq!(
+        place.shown().to_string(),
+        "rust_relay:relay_engine::registry::find+0x10"
+    );
+    let place: Place = FIND.parse().unwrap();
+    assert_eq!(
+        place.default_name(Kind::Return),
+        "relay_engine__registry__find.ret"
+    );
+}
+
+/// A colon ends the path of a file, others belong to the function.
+#[test]
+fn paths_of_rust_in_files() {
+    let spec: Spec = "/bin/x:a::b::c%return".parse().unwrap();
+    assert_eq!(spec.place.in_file(), Some(("/bin/x", "a::b::c")));
+    let spec: Spec = "/bin/x:a::b::c:12".parse().unwrap();
+    assert_eq!(spec.place.in_file(), Some(("/bin/x", "a::b::c")));
+    assert_eq!(spec.line, Some(12));
+    let spec: Spec = "mod:a::b+8".parse().unwrap();
+    assert_eq!(spec.place.in_module(), (Some("mod"), "a::b"));
+    assert_eq!(spec.place.offset, 8);
+    assert!("/bin/x::b".parse::<Spec>().is_ok());
+}
+
 #[test]
 fn a_process_in_the_kernel() {
     let only = |args: &str| {
-        let mut wanted = Wanted {
-            name: "a".to_owned(),
-            kind: Kind::Probe,
-            place: "f".parse().unwrap(),
-            at: None,
-            args: args.to_owned(),
-            of_pattern: false,
-            refused: None,
-        };
+        let mut wanted = Wanted::of_place("a", "f", Kind::Probe, args);
         wanted.only(7);
         wanted.args
     };

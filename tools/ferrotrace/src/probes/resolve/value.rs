@@ -7,7 +7,7 @@
 use super::ResolveError;
 use super::Result;
 use super::TypesError;
-use crate::probes::error::Names;
+use crate::near::Names;
 use crate::probes::model::Kind;
 use crate::probes::spec::Step;
 use crate::probes::spec::Wish;

@@ -19,7 +19,7 @@ use super::PLACES;
 use crate::probes::control::errno;
 use crate::probes::error::Error;
 use crate::probes::error::Result;
-use crate::relay::buffer::open_relay_file;
+use crate::relay::files::open_relay_file;
 
 /// As many instances can have the number of one process.
 const OTHERS: u32 = 100;

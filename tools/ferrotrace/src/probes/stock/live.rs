@@ -37,9 +37,18 @@ use crate::probes::error::Refusal;
 use crate::probes::error::Result;
 use crate::probes::event::Event;
 use crate::probes::model::Probe;
+use crate::tracepoints::comm::Comms;
+use crate::tracepoints::hit::Events;
+use crate::tracepoints::resolve::Tracepoint;
 
 /// Calls of a function that a thread may be in at a time; more are recursion without an end, or calls whose returns are not seen.
 const DEPTH: usize = 64;
+
+/// Events with stacks, the options that have them recorded, and whether they are of user space.
+const STACK_EVENTS: [(&str, &str, bool); 2] = [
+    ("kernel_stack", "stacktrace", false),
+    ("user_stack", "userstacktrace", true),
+];
 
 /// An answer of the kernel that is not for user space, and comes nevertheless.
 const ENOTSUPP: i32 = 524;
@@ -64,6 +73,8 @@ pub struct StockLive {
     /// The time of the last event of each CPU.
     last: HashMap<u32, u64>,
     losses: Losses,
+    /// Tracepoints and system calls.
+    events: Events,
     /// Hits that found no room, from the end of recording on: the kernel's counts go with the
     /// events.
     dropped: Option<u64>,
@@ -71,11 +82,11 @@ pub struct StockLive {
 
 impl StockLive {
     /// Makes an instance, without any events.
-    pub fn open(stock: &Stock) -> Result<Self> {
-        Self::of(Instance::create(&stock.tracing)?)
+    pub fn open(tracing: &Path) -> Result<Self> {
+        Self::of(Instance::create(tracing)?, tracing)
     }
 
-    fn of(instance: Instance) -> Result<Self> {
+    fn of(instance: Instance, tracing: &Path) -> Result<Self> {
         Ok(Self {
             cpus: instance.pipes()?,
             instance,
@@ -86,6 +97,7 @@ impl StockLive {
             held: HashMap::new(),
             last: HashMap::new(),
             losses: Losses::default(),
+            events: Events::new(Comms::new(tracing), MARK),
             dropped: None,
         })
     }
@@ -113,39 +125,11 @@ impl StockLive {
             failed("find an address in", &dir.join("format"), error)
         })?;
         let is_return = known.is_return;
-        for (name, option, user) in [
-            ("kernel_stack", "stacktrace", false),
-            ("user_stack", "userstacktrace", true),
-        ] {
+        for (name, option, user) in STACK_EVENTS {
             if !known.has_stack(user) {
                 continue;
             }
-            // All events of the instance have them then.
-            self.instance
-                .write(&Path::new("options").join(option), "1")?;
-            let path = self
-                .instance
-                .dir()
-                .join("events/ftrace")
-                .join(name)
-                .join("format");
-            let format = read(path.clone()).or_else(|_| {
-                // Older kernels have it at the top only.
-                read(
-                    stock
-                        .tracing
-                        .join("events/ftrace")
-                        .join(name)
-                        .join("format"),
-                )
-            })?;
-            let event = stack_event(&format).ok_or_else(|| {
-                let error = io::Error::from(io::ErrorKind::InvalidData);
-                failed("find a stack in", &path, error)
-            })?;
-            if self.stacks.iter().all(|known| known.id != event.id) {
-                self.stacks.push(event);
-            }
+            self.record_stacks(&stock.tracing, name, option)?;
         }
         self.known.insert(id, known);
         if filter.trim() != "none" && !filter.trim().is_empty() {
@@ -173,6 +157,71 @@ impl StockLive {
                 place: probe.place.clone(),
                 refusal: Refusal { errno, log },
             }
+        })
+    }
+
+    /// Has stacks recorded with all events of the instance.
+    fn record_stacks(&mut self, tracing: &Path, name: &str, option: &str) -> Result<()> {
+        self.instance
+            .write(&Path::new("options").join(option), "1")?;
+        let format = Path::new("events/ftrace").join(name).join("format");
+        let path = self.instance.dir().join(&format);
+        // Older kernels have it at the top only.
+        let text = fs::read_to_string(&path).or_else(|_| fs::read_to_string(tracing.join(&format)));
+        let text = text.map_err(|error| failed("read", &path, error))?;
+        let event = stack_event(&text).ok_or_else(|| {
+            let error = io::Error::from(io::ErrorKind::InvalidData);
+            failed("find a stack in", &path, error)
+        })?;
+        if self.stacks.iter().all(|known| known.id != event.id) {
+            self.stacks.push(event);
+        }
+        Ok(())
+    }
+
+    /// Records the hits of a tracepoint, except hits of this process. Returns the probe with them.
+    pub fn trace(&mut self, tracing: &Path, tracepoint: &Tracepoint) -> Result<Probe> {
+        // Kernels before 5.8 do not have it.
+        let own = std::process::id().to_string();
+        let _ = self
+            .instance
+            .write(Path::new("set_event_notrace_pid"), &own);
+        for (name, option, user) in STACK_EVENTS {
+            if tracepoint.has_stack(user) {
+                self.record_stacks(tracing, name, option)?;
+            }
+        }
+        let exit = tracepoint.exit.as_ref();
+        let exit = exit.map(|exit| (exit.event.as_str(), exit.filter.as_str()));
+        for (event, filter) in [(tracepoint.event.as_str(), tracepoint.filter.as_str())]
+            .into_iter()
+            .chain(exit)
+        {
+            if !filter.is_empty() {
+                self.set_filter(event, filter, tracepoint)?;
+            }
+            self.instance.enable(event)?;
+        }
+        let id = self.events.add(tracepoint);
+        Ok(tracepoint.probe(MARK | u32::from(id)))
+    }
+
+    fn set_filter(&self, event: &str, filter: &str, tracepoint: &Tracepoint) -> Result<()> {
+        let path = self.instance.event(event).join("filter");
+        fs::write(&path, filter).map_err(|error| match errno(&error) {
+            Errno::EINVAL => {
+                // The file has the reason then.
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                let why = text.lines().next_back().unwrap_or_default();
+                let why = why.trim().trim_start_matches(['^', ' ']);
+                let why = why.strip_prefix("parse_error:").unwrap_or(why).trim();
+                Error::TracefsFilter {
+                    event: tracepoint.place.clone(),
+                    filter: filter.to_owned(),
+                    why: why.to_owned(),
+                }
+            }
+            _ => failed("write to", &path, error),
         })
     }
 
@@ -204,6 +253,7 @@ impl StockLive {
     pub fn turn(&mut self, pages: usize, mut to: impl FnMut(Event) -> bool) -> Result<bool> {
         let mut bytes = vec![0; PAGE];
         let mut more = false;
+        self.events.renew();
         for held in self.held.values_mut() {
             held.is_old = true;
         }
@@ -227,7 +277,8 @@ impl StockLive {
                             return;
                         }
                     }
-                    if let Some(event) = event(&self.known, &self.entries, time, *cpu, data) {
+                    let found = event(&self.known, &self.entries, time, *cpu, data);
+                    if let Some(event) = found.or_else(|| self.events.event(time, *cpu, data)) {
                         if let Some(before) = self.held.remove(cpu) {
                             last |= to(before.event);
                         }
@@ -269,13 +320,19 @@ impl StockLive {
                 // A call that began before may have ended since.
                 Loss::Passed => {
                     self.began.clear();
+                    self.events.forget();
                     true
                 }
                 Loss::Within => {
                     self.began.clear();
+                    self.events.forget();
                     false
                 }
             };
+            if self.events.has(id) {
+                paired.extend(self.events.pair(id, event));
+                continue;
+            }
             if let Some(returns) = self.entries.get(&id) {
                 if !is_known {
                     continue;
@@ -308,7 +365,7 @@ mod tests {
         fs::create_dir(dir.path().join("instances")).unwrap();
         let instance = Instance::create(dir.path()).unwrap();
         fs::create_dir(instance.dir().join("per_cpu")).unwrap();
-        let mut live = StockLive::of(instance).unwrap();
+        let mut live = StockLive::of(instance, dir.path()).unwrap();
         live.entries = BTreeMap::from([(9, 10)]);
         let make = |time, probe: u32, pid| Event {
             time,
@@ -364,7 +421,7 @@ mod tests {
         fs::create_dir_all(&cpu).unwrap();
         fs::write(cpu.join("trace_pipe_raw"), "").unwrap();
         fs::write(cpu.join("stats"), "overrun: 7\n").unwrap();
-        let mut live = StockLive::of(instance).unwrap();
+        let mut live = StockLive::of(instance, dir.path()).unwrap();
         assert_eq!(live.dropped(), 7);
         live.detach();
         fs::write(cpu.join("stats"), "overrun: 0\n").unwrap();

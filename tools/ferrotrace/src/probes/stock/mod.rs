@@ -11,7 +11,7 @@
 pub mod instance;
 pub mod live;
 mod losses;
-mod record;
+pub(crate) mod record;
 pub(crate) mod ring;
 mod stacks;
 
@@ -29,10 +29,11 @@ use std::path::PathBuf;
 use ferro_kprobe_events_core::probe_args::Args;
 use nix::errno::Errno;
 
+use super::condition::Condition;
+use super::condition::ConditionSpec;
 use super::control::errno;
 use super::control::no_symbol;
 use super::error::Error;
-use super::error::Names;
 use super::error::Refusal;
 use super::error::Result;
 use super::model::Kind;
@@ -42,14 +43,17 @@ use super::model::Probe;
 use super::model::parse_args;
 use super::model::short_name;
 use super::resolve::Wanted;
-use super::spec::ConditionSpec;
 use crate::elf::Elf;
+use crate::near::Names;
 
 /// The events' group.
 const GROUP: &str = "ferrotrace";
 
 /// Suffix of the name of a return probe's event at the entry.
 const ENTRY: &str = "__entry";
+
+/// The group of events that are probes.
+pub const RECORDED_GROUP: &str = GROUP;
 
 /// Where tracefs may be.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -72,9 +76,11 @@ const FILES: &str = "uprobe_events";
 /// `kprobe_events` and `uprobe_events`.
 #[derive(Debug)]
 pub struct Stock {
-    tracing: PathBuf,
+    pub(super) tracing: PathBuf,
     /// True if tracefs provides the probes in the kernel.
     in_kernel: bool,
+    /// True if events are only counted: they have no fields but the arguments.
+    is_lean: bool,
     /// Executables and libraries, which have the names of places in them.
     code: RefCell<BTreeMap<String, Option<Elf>>>,
     /// Names of places in files.
@@ -106,9 +112,18 @@ impl Stock {
         Self {
             tracing,
             in_kernel: true,
+            is_lean: false,
             code: RefCell::default(),
             places: RefCell::default(),
         }
+    }
+
+    /// Returns the same, for probes in the kernel whose hits are only counted.
+    pub(super) fn for_counts(&self) -> Option<Self> {
+        self.in_kernel.then(|| Self {
+            is_lean: true,
+            ..Self::new(self.tracing.clone())
+        })
     }
 
     /// Returns true if a probe belongs to tracefs.
@@ -255,19 +270,29 @@ impl Stock {
             return Err(Error::ReturnOffset(place.clone()));
         }
         let parsed = Args::parse(args, kind == Kind::Return).unwrap_or_default();
-        let filter = filter(parsed)?;
+        let filter = filter_of(probe)?;
         let words = fetches(parsed.text(), at.is_some());
         let told = match (at, place.in_file()) {
             (Some(at), Some((path, _))) => format!("{path}:{at:#x}"),
             _ => place.to_string(),
         };
         let line = match kind {
-            Kind::Probe => format!("p:{GROUP}/{name} {told} __comm=$comm:string {words}"),
+            _ if self.is_lean => {
+                let letter = if kind == Kind::Return { 'r' } else { 'p' };
+                format!("{letter}:{GROUP}/{name} {told} {words}")
+            }
+            Kind::Probe | Kind::Tracepoint => {
+                format!("p:{GROUP}/{name} {told} __comm=$comm:string {words}")
+            }
             Kind::Return => {
                 format!("r:{GROUP}/{name} {told} __comm=$comm:string __ret=$retval:x64 {words}")
             }
         };
         self.write(line.trim_end(), place, at)?;
+        if self.is_lean {
+            // The histogram has the filter.
+            return Ok(());
+        }
         let rest = || {
             if kind == Kind::Return {
                 self.write(&format!("p:{GROUP}/{name}{ENTRY} {told}"), place, at)?;
@@ -450,39 +475,53 @@ fn without_parameters(word: &str) -> String {
     }
 }
 
+/// The filter of a probe's event.
+pub(crate) fn filter_of(probe: &Wanted) -> Result<String> {
+    let args = Args::parse(&probe.args, probe.kind == Kind::Return).unwrap_or_default();
+    filter(args, probe.filter.as_ref())
+}
+
 /// The filter of an event that is the same as the conditions.
-fn filter(args: Args<'_>) -> Result<String> {
+fn filter(args: Args<'_>, more: Option<&Condition>) -> Result<String> {
     let texts: Vec<&str> = args
         .iter()
         .filter(|(_, arg)| arg.ty.is_text())
         .map(|(name, _)| name)
         .collect();
-    let words = args.conditions_text().split_ascii_whitespace();
-    let parts = words.map(|word| {
-        let unsupported = || Error::Stock(format!("the condition {word}"));
-        let condition: ConditionSpec = word.parse().map_err(|_| unsupported())?;
+    let is_arg = |left: &str| args.iter().any(|(name, _)| name == left);
+    let mut test = |condition: &ConditionSpec| {
         let ConditionSpec { left, rest } = condition;
-        let operator = rest.len()
-            - rest
-                .trim_start_matches(['=', '!', '<', '>', '&', '~'])
-                .len();
-        let (operator, right) = rest.split_at_checked(operator).ok_or_else(unsupported)?;
-        let right = right.trim_matches('"');
-        let is_arg = args.iter().any(|(name, _)| name == left);
+        let unsupported = || Error::Stock(format!("the condition {left}{rest}"));
+        let (operator, right) = condition.operator().ok_or_else(unsupported)?;
         Ok(match left.as_str() {
-            "duration" if !is_arg => return Err(unsupported()),
-            "pid" if !is_arg => by_thread(operator, right),
-            "comm" if !is_arg => format!("comm {operator} \"{right}\""),
-            "cpu" if !is_arg => format!("CPU {operator} {right}"),
+            "duration" if !is_arg(left) => return Err(unsupported()),
+            "pid" if !is_arg(left) => by_thread(operator, right),
+            "comm" if !is_arg(left) => format!("comm {operator} \"{right}\""),
+            "cpu" if !is_arg(left) => format!("CPU {operator} {right}"),
             name if texts.contains(&name) => format!("{name} {operator} \"{right}\""),
             name => format!("{name} {operator} {right}"),
         })
+    };
+    let words = args.conditions_text().split_ascii_whitespace();
+    let plain = words.map(|word| {
+        let condition = word.parse();
+        condition.map_err(|_| Error::Stock(format!("the condition {word}")))
     });
-    Ok(parts.collect::<Result<Vec<_>>>()?.join(" && "))
+    let plain = plain.collect::<Result<Vec<ConditionSpec>>>()?;
+    let plain = plain.iter().map(&mut test);
+    let mut parts = plain.collect::<Result<Vec<_>>>()?;
+    if let Some(more) = more {
+        let text = more.filter(&mut test)?;
+        parts.push(match parts.is_empty() {
+            true => text,
+            false => format!("({text})"),
+        });
+    }
+    Ok(parts.join(" && "))
 }
 
 /// A condition on a process, with the threads that it has now, or on a thread.
-fn by_thread(operator: &str, right: &str) -> String {
+pub fn by_thread(operator: &str, right: &str) -> String {
     let threads = fs::read_dir(format!("/proc/{right}/task"))
         .into_iter()
         .flatten();

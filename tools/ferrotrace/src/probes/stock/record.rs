@@ -23,7 +23,7 @@ use crate::probes::model::ProbeArg;
 
 /// A field of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Field {
+pub(crate) struct Field {
     pub(super) offset: usize,
     size: usize,
     /// It says where text is.
@@ -59,7 +59,8 @@ impl Known {
         let is_return = probe.kind == Kind::Return;
         let conditions: Vec<_> = filter
             .split(" && ")
-            .filter_map(|condition| condition.split(' ').next())
+            .flat_map(|conditions| conditions.split(" || "))
+            .filter_map(|condition| condition.trim_start_matches('(').split(' ').next())
             .collect();
         let args = probe.args.iter().map(|arg| KnownArg {
             arg: arg.clone(),
@@ -131,7 +132,7 @@ fn all_fields(format: &str) -> impl Iterator<Item = (&str, Field)> {
 }
 
 /// A field of this name.
-pub(super) fn field(format: &str, name: &str) -> Option<Field> {
+pub(crate) fn field(format: &str, name: &str) -> Option<Field> {
     let mut all = all_fields(format);
     all.find_map(|(found, field)| (found == name).then_some(field))
 }
@@ -145,7 +146,7 @@ impl Field {
         Some((usize::try_from(offset).ok()?, usize::try_from(len).ok()?))
     }
 
-    fn bytes(self, data: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn bytes(self, data: &[u8]) -> Option<&[u8]> {
         if !self.is_location {
             return data.get(self.offset..self.offset.checked_add(self.size)?);
         }
@@ -153,7 +154,12 @@ impl Field {
         data.get(offset..offset.checked_add(len)?)
     }
 
-    fn number(self, data: &[u8]) -> Option<u64> {
+    /// Returns all bytes from the start of the field on, for an array that has no size in the description.
+    pub(crate) fn rest(self, data: &[u8]) -> Option<&[u8]> {
+        data.get(self.offset..)
+    }
+
+    pub(crate) fn number(self, data: &[u8]) -> Option<u64> {
         let mut word = [0; 8];
         let bytes = self.bytes(data)?;
         word.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -328,7 +334,7 @@ print fmt: \"x\"
             let hit = event(&all(filter), &entries, 99, 3, &data)?;
             match hit.seen {
                 Seen::Args(bytes) => Some(bytes[12]),
-                Seen::Registers(_) => None,
+                Seen::Registers(_) | Seen::Fields(_) => None,
             }
         };
         assert_eq!(faults((51, 4), ""), Some(0));

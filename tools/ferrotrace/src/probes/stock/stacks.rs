@@ -8,12 +8,14 @@ use super::record::Field;
 use super::record::field;
 use crate::probes::event::Event;
 use crate::probes::event::Seen;
+use crate::tracepoints::hit::add_calls;
 
 /// The event that has a stack, which follows that of the hit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackEvent {
     pub(super) id: u16,
     calls: Field,
+    is_of_user: bool,
 }
 
 /// A hit that may be waiting for its stacks.
@@ -40,6 +42,7 @@ pub(super) fn stack_event(format: &str) -> Option<StackEvent> {
     let mut lines = format.lines();
     let id = lines.find_map(|line| line.strip_prefix("ID:"))?;
     Some(StackEvent {
+        is_of_user: format.starts_with("name: user_stack"),
         id: id.trim().parse().ok()?,
         calls: field(format, "caller")?,
     })
@@ -56,14 +59,18 @@ pub(super) fn add_stack(stacks: &[StackEvent], held: &mut Held, data: &[u8]) -> 
     let calls = data.get(stack.calls.offset..).unwrap_or_default();
     let is_its = pid.map(|pid| i32::from_le_bytes(*pid)) == Some(held.event.pid);
     let is_first = !held.stacks.contains(&stack.id);
-    if let (true, Seen::Args(bytes)) = (is_its && is_first, &mut held.event.seen) {
-        held.stacks.push(stack.id);
-        let words = calls.chunks_exact(8).filter_map(|word| word.first_chunk());
-        let words = words.map(|word| u64::from_le_bytes(*word));
-        for call in words.take_while(|call| ![0, u64::MAX].contains(call)) {
-            bytes.extend(call.to_ne_bytes());
-        }
+    if !(is_its && is_first) {
+        return true;
     }
+    let words = calls.chunks_exact(8).filter_map(|word| word.first_chunk());
+    let words = words.map(|word| u64::from_le_bytes(*word));
+    let calls = words.take_while(|call| ![0, u64::MAX].contains(call));
+    match &mut held.event.seen {
+        Seen::Args(bytes) => calls.for_each(|call| bytes.extend(call.to_ne_bytes())),
+        Seen::Fields(fields) => add_calls(fields, calls.collect(), stack.is_of_user),
+        Seen::Registers(_) => return true,
+    }
+    held.stacks.push(stack.id);
     true
 }
 

@@ -52,8 +52,9 @@ fn words_for_the_kernel() {
         ),
         "f=+0(%si):string n=%r9:u8 g=$stack2:x16 h=$retval"
     );
-    let told =
-        |line: &str| filter(Args::parse(line, true).unwrap()).map_err(|error| error.to_string());
+    let told = |line: &str| {
+        filter(Args::parse(line, true).unwrap(), None).map_err(|error| error.to_string())
+    };
     assert_eq!(
         told("f=+0(%si):string n=%di:s8 if f~/e* n>=-1 cpu<2 comm==\"cat\"").unwrap(),
         "f ~ \"/e*\" && n >= -1 && CPU < 2 && comm == \"cat\""
@@ -83,13 +84,8 @@ fn a_directory_like_that_of_tracefs() {
     fs::write(&file, "p:other/x f\n").unwrap();
     let stock = Stock::new(dir.path().into());
     let wanted = |kind, name: &str, place: &str, at, args: &str| Wanted {
-        name: name.to_owned(),
-        kind,
-        place: place.parse().unwrap(),
         at,
-        args: args.to_owned(),
-        of_pattern: false,
-        refused: None,
+        ..Wanted::of_place(name, place, kind, args)
     };
     let add = |one: Wanted| {
         let (names, result) = stock.add(&[one]);

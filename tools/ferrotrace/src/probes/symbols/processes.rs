@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions of user space: which file a process has at an address, and which function of the file that is.
+//! Functions of user space: the file that a process has at an address, and the function in it.
 
 #![deny(unsafe_code)]
 
@@ -19,7 +19,10 @@ use blazesym::symbolize::Symbolizer;
 use blazesym::symbolize::source::Elf;
 use blazesym::symbolize::source::Source;
 
-/// How long what a process maps is taken to be the same: it may execute another program.
+use crate::text::printable_columns;
+
+/// Time for which the mappings of a process are taken to be the same: it may execute another
+/// program.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// The most names that are kept.
@@ -100,7 +103,8 @@ fn parse_line(line: &str) -> Option<Mapping> {
 }
 
 impl Processes {
-    /// Those of a recording: lines `threads NUMBER...`, each with lines of `/proc/PID/maps` behind it. The last of a thread counts.
+    /// Parses those of a recording: lines `threads NUMBER...`, each with lines of `/proc/PID/maps`
+    /// behind it. The last of a thread counts.
     pub(super) fn recorded(text: &str) -> Self {
         let mut known = HashMap::new();
         let read = Instant::now();
@@ -146,10 +150,7 @@ impl Processes {
             _ => format!("{offset:#x} [{file}]"),
         };
         // Whoever has made the file has named it and its functions.
-        let name: String = name
-            .chars()
-            .map(|c| if c.is_control() { '?' } else { c })
-            .collect();
+        let name = printable_columns(&name);
         if self.names.len() == NAMES_MAX {
             self.names.clear();
         }
@@ -221,7 +222,8 @@ x
         assert!(!other.place(5, 8).unwrap().0.is_here());
         let file = exe.file_name().unwrap().to_string_lossy().into_owned();
         assert_eq!(other.describe(5, 7), format!("0x5 [{file}]"));
-        // Nothing is read of what is no file, and names of others are no commands for a terminal, nor lines of their own.
+        // Nothing is read of what is no file, and names of others are no commands for a terminal,
+        // nor lines of their own.
         let maps = line(1, "/proc/self/\u{1b}[31mx") + &line(2, "/x/threads 9");
         let mut odd = Processes::recorded(&format!("threads 5\n{maps}"));
         assert_eq!(odd.describe(5, 5), "0x5 [?[31mx]");

@@ -7,6 +7,7 @@
 mod code;
 mod load;
 mod members;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::path::Path;

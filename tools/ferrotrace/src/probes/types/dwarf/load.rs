@@ -6,7 +6,6 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +32,8 @@ use object::elf::SHF_EXECINSTR;
 use super::Error;
 use super::Reader;
 use super::Result;
+use crate::elf::FILE_MAX;
+use crate::file::read_regular;
 
 /// The section that says where frames are, if nothing else does.
 const FRAMES: &str = ".eh_frame";
@@ -149,7 +150,7 @@ impl Loaded {
     /// Reads the debugging information of `path`, and where frames are from there or from `code`.
     pub(super) fn read(path: &Path, code: Option<&Path>) -> Result<Self> {
         let bytes_of = |path: &Path| {
-            fs::read(path).map_err(|source| Error::Io {
+            read_regular(path, FILE_MAX).map_err(|source| Error::Io {
                 path: path.into(),
                 source,
             })
