@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tests a page of "ferrotrace report --html" in a browser without a screen, which it installs if
+# Tests pages of "ferrotrace report --html" in a browser without a screen, which it installs if
 # there is none (as root or with sudo; chromium-headless-shell: 64 MB to download, 230 MB on the
 # disk). It is not part of "make check", because of that size.
 set -euo pipefail
@@ -22,4 +22,4 @@ if ! find_browser >/dev/null; then
 fi
 FERROTRACE_BROWSER=$(find_browser) || die "no browser"
 export FERROTRACE_BROWSER CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
-"$(locked_cargo)" test --locked --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" --test report -- --include-ignored
+"$(locked_cargo)" test --locked --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" --test command -- --include-ignored --nocapture report::

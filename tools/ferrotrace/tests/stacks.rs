@@ -79,6 +79,24 @@ fn text_has_names() {
 }
 
 #[test]
+fn flame_graph_has_stacks() {
+    let recording = recorded();
+    let path = recording.path("flame.svg");
+    let mut command = ferrotrace();
+    command.arg("report").arg(&recording.dir);
+    succeed(command.arg("--svg").arg(&path));
+    let svg = fs::read_to_string(&path).unwrap();
+    // One of two records has a stack.
+    for title in [
+        "all: 2 hits",
+        "0x3010 [prog]: 1 hit, 50.00 %",
+        "do_open: 1 hit, 50.00 %",
+    ] {
+        assert!(svg.contains(&format!("<title>{title}")), "{title}\n{svg}");
+    }
+}
+
+#[test]
 fn firefox_has_samples() {
     let recording = recorded();
     let profile = fs::read_to_string(exported(&recording, "firefox")).unwrap();

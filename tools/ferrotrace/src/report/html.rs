@@ -4,91 +4,107 @@
 
 #![deny(unsafe_code)]
 
-use std::fmt;
 use std::io;
 use std::io::Write;
 
+use serde_json::Value as Json;
+
 use super::collect::Collected;
+use super::tables::Cell;
 use super::tables::Table;
+use super::timeline::Timeline;
 use crate::clock::Wall;
 use crate::merge::recording::Recording;
 use crate::merge::run::Counts;
+use crate::text::Markup;
+use crate::text::printable_lines;
 
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPTS: [&str; 4] = [
+    include_str!("page/data.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/views.js"),
+    include_str!("page/page.js"),
+];
 
 /// Rows of a table.
 const ROWS: usize = 100;
 
-/// Text in HTML.
-struct Text<'a>(&'a str);
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                _ => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
-    }
+/// Returns a text as HTML, with its lines.
+fn markup(text: &str) -> Markup<'_> {
+    Markup(printable_lines(text))
 }
 
-/// The beginning of a page: what was recorded where and when, and the counts.
-fn heading(out: &mut impl Write, recording: &Recording, counts: &Counts) -> io::Result<()> {
+/// Returns where and when a recording was made.
+fn recorded(recording: &Recording) -> String {
     let metadata = &recording.metadata;
-    let channel = metadata.channel.display().to_string();
-    let channel = Text(&channel);
-    write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'\">\n<title>{channel} - ferrotrace</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{channel}</h1>\n<p>"
-    )?;
-    let host = metadata
-        .host
-        .as_deref()
-        .unwrap_or("a machine that is not named");
-    write!(
-        out,
-        "Recorded on {}, {}",
-        Text(host),
-        Wall(metadata.start_unix_ns)
-    )?;
+    let host = metadata.host.as_deref();
+    let host = host.unwrap_or("a machine without a name");
+    let mut text = format!("Recorded on {host}, {}", Wall(metadata.start_unix_ns));
     if let Some(boot) = &metadata.boot_id {
-        write!(out, ", boot {}", Text(boot))?;
+        text.push_str(&format!(", boot {boot}"));
     }
-    write!(out, "</p>\n<pre>{}</pre>\n", Text(&counts.to_string()))
+    text
 }
 
+/// Writes a table. The script makes links to the timeline of the names in its rows.
 fn table(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let rows = table.rows.len();
     let first = match rows {
         ROWS => format!(" (the first {ROWS})"),
         _ => String::new(),
     };
-    write!(out, "<h2>{}{first}</h2>\n<table>\n<thead><tr>", table.title)?;
+    write!(
+        out,
+        "<h2>{}{first}</h2>\n<div class=\"wide\"><table>\n<thead><tr>",
+        table.title
+    )?;
     for column in table.columns {
         write!(out, "<th>{column}</th>")?;
     }
     out.write_all(b"</tr></thead>\n<tbody>\n")?;
     for row in &table.rows {
-        out.write_all(b"<tr>")?;
+        match row.first() {
+            Some(Cell::Name(name)) => write!(out, "<tr data-name=\"{}\">", markup(name))?,
+            Some(cpu) => write!(out, "<tr data-track=\"CPU {cpu}\">")?,
+            None => out.write_all(b"<tr>")?,
+        }
         for cell in row {
-            let text = cell.to_string();
             match cell.number() {
-                Some(number) => write!(out, "<td data-value=\"{number}\">{}</td>", Text(&text))?,
-                None => write!(out, "<td>{}</td>", Text(&text))?,
+                Some(number) => write!(out, "<td data-value=\"{number}\">")?,
+                None => out.write_all(b"<td>")?,
             }
+            write!(out, "{}</td>", markup(&cell.to_string()))?;
         }
         out.write_all(b"</tr>\n")?;
     }
-    out.write_all(b"</tbody>\n</table>\n")
+    out.write_all(b"</tbody>\n</table></div>\n")
+}
+
+/// Writes counts of the items that the page lacks.
+fn notes(out: &mut impl Write, data: &Json) -> io::Result<()> {
+    for (name, what) in [
+        (
+            "dropped_slices",
+            "slices are too short to be drawn one by one; a grey area shows their share of the time",
+        ),
+        (
+            "dropped_instants",
+            "instants are too many to be drawn one by one; their number is",
+        ),
+        (
+            "left_out",
+            "slices and instants are of threads beyond the first 256 tracks",
+        ),
+        ("without_fields", "records are without their fields"),
+    ] {
+        match data.get(name).and_then(Json::as_u64) {
+            None | Some(0) => (),
+            Some(count) => writeln!(out, "<p class=\"warning\">{count} {what}.</p>")?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes the page.
@@ -99,47 +115,52 @@ pub fn write(
     counts: &Counts,
     warnings: &[String],
 ) -> io::Result<()> {
-    heading(out, recording, counts)?;
-    for warning in warnings {
-        writeln!(out, "<p class=\"warning\">{}</p>", Text(warning))?;
-    }
-    let data = collected.timeline.json();
-    out.write_all(b"<h2>Timeline</h2>\n")?;
-    let number = |name: &str| {
-        data.get(name)
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0)
+    let (data, items) = match &collected.timeline {
+        Some(timeline) => timeline.data(),
+        None => Timeline::default().data(),
     };
-    for (count, what) in [
-        (
-            number("dropped_slices"),
-            "slices are too short or too many to be drawn, but as the grey share of the time that they take",
-        ),
-        (
-            number("dropped_instants"),
-            "instants are drawn as how many there are",
-        ),
-        (
-            number("left_out"),
-            "slices and instants are of threads that there is no room for",
-        ),
-    ] {
-        if count > 0 {
-            writeln!(out, "<p>{count} {what}.</p>")?;
+    let counts = counts.to_string();
+    let summary: Vec<_> = counts
+        .lines()
+        .filter(|line| !line.starts_with("cpu "))
+        .collect();
+    let mut rest = PAGE;
+    while let Some((before, (name, after))) = rest
+        .split_once("{{")
+        .and_then(|(before, from)| Some((before, from.split_once("}}")?)))
+    {
+        out.write_all(before.as_bytes())?;
+        rest = after;
+        match name {
+            "title" => write!(
+                out,
+                "{}",
+                markup(&recording.metadata.channel.display().to_string())
+            )?,
+            "style" => out.write_all(STYLE.as_bytes())?,
+            "recorded" => write!(out, "{}", markup(&recorded(recording)))?,
+            "summary" => write!(out, "{}", markup(&summary.join("; ")))?,
+            "counts" => write!(out, "{}", markup(&counts))?,
+            "warnings" => {
+                for warning in warnings {
+                    writeln!(out, "<p class=\"warning\">{}</p>", markup(warning))?;
+                }
+            }
+            "notes" => notes(out, &data)?,
+            "tables" => {
+                for one in collected.tables.tables(ROWS) {
+                    table(out, &one)?;
+                }
+            }
+            // In a script, only "<" could be taken for its end.
+            "data" => out.write_all(data.to_string().replace('<', "\\u003c").as_bytes())?,
+            "items" => out.write_all(items.as_bytes())?,
+            _ => {
+                for script in SCRIPTS {
+                    out.write_all(script.as_bytes())?;
+                }
+            }
         }
     }
-    out.write_all(
-        b"<p>Ctrl and the wheel, or + and -, zoom; drag to move; a double click, or 0, shows all.</p>\n\
-          <noscript><p class=\"warning\">The timeline needs JavaScript, the tables do not.</p></noscript>\n\
-          <div id=\"timeline\"><canvas id=\"axis\"></canvas><canvas id=\"lanes\"></canvas></div>\n<div id=\"tip\"></div>\n",
-    )?;
-    for one in collected.tables.tables(ROWS) {
-        table(out, &one)?;
-    }
-    // In a script, only "<" could be taken for its end.
-    let data = data.to_string().replace('<', "\\u003c");
-    write!(
-        out,
-        "<script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
-    )
+    out.write_all(rest.as_bytes())
 }

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a timeline shows, in bounded memory, of a recording whose length is not known before.
+//! Data of a timeline, in bounded memory, of a recording whose length is not known before.
 //!
-//! Each track has [`BUCKETS`] buckets, with how much of their time is taken and how many instants they have; when time goes
-//! beyond the last one, each two become one. The longest slices and, as long as there are not too many, all instants are kept
-//! as they are, too.
+//! All slices and instants are kept, up to [`MOST`] of each: then the longest slices only, and no
+//! instants. For those, each track has [`BUCKETS`] buckets, with the time taken and the number of
+//! instants in each. When time exceeds the last one, each two become one.
 
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
 
+use miniz_oxide::deflate::compress_to_vec;
 use serde_json::Value as Json;
 use serde_json::json;
 
+use super::items::Fields;
+use super::items::Kept;
+use super::items::Texts;
+use super::items::base64;
+use super::items::stream;
 use crate::export::tracks::Item;
 use crate::export::tracks::Span;
 use crate::export::tracks::Track;
+use crate::merge::format::Format;
+use crate::merge::source::Event;
+use crate::text::printable;
 
 /// Buckets of a track.
 const BUCKETS: usize = 1024;
@@ -23,14 +32,11 @@ const BUCKETS: usize = 1024;
 /// The most tracks. Later ones are counted only.
 const TRACKS: usize = 256;
 
-/// The most slices that are kept.
-const SLICES: usize = 40_000;
+/// The most slices that are kept, and the most instants.
+const MOST: usize = 1_500_000;
 
-/// The most instants that are kept.
-const INSTANTS: usize = 20_000;
-
-/// The most characters of a name.
-const NAME: usize = 64;
+/// The most threads with names.
+const COMMS: usize = 1 << 16;
 
 #[derive(Debug)]
 struct Lane {
@@ -48,7 +54,7 @@ impl Default for Lane {
     }
 }
 
-/// Each two buckets become one.
+/// Makes one bucket of each two.
 fn halve(buckets: &mut Vec<u64>) {
     let sums = buckets
         .chunks(2)
@@ -56,47 +62,6 @@ fn halve(buckets: &mut Vec<u64>) {
     let mut sums: Vec<u64> = sums.collect();
     sums.resize(BUCKETS, 0);
     *buckets = sums;
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slice {
-    track: Track,
-    from: u64,
-    to: u64,
-    name: u32,
-}
-
-impl Slice {
-    fn length(&self) -> u64 {
-        self.to.saturating_sub(self.from)
-    }
-}
-
-/// Names by number.
-#[derive(Debug, Default)]
-struct Names {
-    numbers: BTreeMap<String, u32>,
-    names: Vec<String>,
-}
-
-impl Names {
-    fn number(&mut self, name: &str) -> u32 {
-        let name: String = name.chars().take(NAME).collect();
-        if let Some(number) = self.numbers.get(&name) {
-            return *number;
-        }
-        // Not more than slices and instants.
-        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.names.push(name.clone());
-        self.numbers.insert(name, number);
-        number
-    }
-
-    fn name(&self, number: u32) -> &str {
-        let index = usize::try_from(number).ok();
-        let name = index.and_then(|index| self.names.get(index));
-        name.map_or("", String::as_str)
-    }
 }
 
 /// A timeline.
@@ -108,9 +73,13 @@ pub struct Timeline {
     /// Nanoseconds of a bucket.
     width: u64,
     lanes: BTreeMap<Track, Lane>,
-    slices: Vec<Slice>,
-    instants: Vec<(Track, u64, u32)>,
-    names: Names,
+    /// The most slices, and the most instants.
+    most: usize,
+    slices: Vec<Kept>,
+    instants: Vec<Kept>,
+    names: Texts,
+    fields: Fields,
+    comms: BTreeMap<i64, String>,
     /// Slices that are shorter than this are not kept.
     shortest: u64,
     dropped_slices: u64,
@@ -126,9 +95,12 @@ impl Default for Timeline {
             last: 0,
             width: 1,
             lanes: BTreeMap::new(),
+            most: MOST,
             slices: Vec::new(),
             instants: Vec::new(),
-            names: Names::default(),
+            names: Texts::default(),
+            fields: Fields::default(),
+            comms: BTreeMap::new(),
             shortest: 0,
             dropped_slices: 0,
             dropped_instants: 0,
@@ -138,13 +110,27 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Says when the first record was, and that nothing is drawn yet.
+    /// Sets the time of the first record, unless it is known.
     pub fn begin(&mut self, at: u64) {
         self.origin.get_or_insert(at);
     }
 
-    /// Takes something to draw.
-    pub fn item(&mut self, item: &Item<'_>) {
+    /// Takes the name that a thread has.
+    pub fn comm(&mut self, thread: i64, comm: &str) {
+        let comm = &*printable(comm);
+        let has_room = self.comms.len() < COMMS;
+        match self.comms.get_mut(&thread) {
+            Some(known) if known == comm => (),
+            Some(known) => comm.clone_into(known),
+            None if has_room => {
+                self.comms.insert(thread, comm.to_owned());
+            }
+            None => (),
+        }
+    }
+
+    /// Takes something to draw, with its record if it has fields.
+    pub fn item(&mut self, item: &Item<'_>, record: Option<(&Event, &Format)>) {
         if !self.lanes.contains_key(&item.track) {
             if self.lanes.len() >= TRACKS {
                 self.left_out += 1;
@@ -153,12 +139,29 @@ impl Timeline {
             self.lanes.insert(item.track, Lane::default());
         }
         match item.span {
-            Span::Instant(at) => self.instant(item.track, at, item.name),
-            Span::Slice(from, to) => self.slice(item.track, from, to, item.name),
+            Span::Instant(at) => self.instant(item, at, record),
+            Span::Slice(from, to) => self.slice(item, (from, to), record),
         }
     }
 
-    /// The bucket of a time, after those of later times have been made.
+    fn kept(
+        &mut self,
+        item: &Item<'_>,
+        from: u64,
+        to: Option<u64>,
+        record: Option<(&Event, &Format)>,
+    ) -> Kept {
+        let fields = record.map(|(event, format)| self.fields.add(event, format, &mut self.names));
+        Kept {
+            track: item.track,
+            from,
+            to,
+            name: self.names.number(item.name),
+            fields: fields.unwrap_or_default(),
+        }
+    }
+
+    /// Returns the bucket of a time. Beyond the last one, each two buckets become one first.
     fn bucket(&mut self, at: u64) -> usize {
         let origin = *self.origin.get_or_insert(at);
         self.last = self.last.max(at);
@@ -174,28 +177,36 @@ impl Timeline {
         usize::try_from(after / self.width).unwrap_or(0)
     }
 
-    fn instant(&mut self, track: Track, at: u64, name: &str) {
+    fn instant(&mut self, item: &Item<'_>, at: u64, record: Option<(&Event, &Format)>) {
         let bucket = self.bucket(at);
-        let lane = self.lanes.get_mut(&track);
+        let lane = self.lanes.get_mut(&item.track);
         if let Some(count) = lane.and_then(|lane| lane.instants.get_mut(bucket)) {
             *count += 1;
         }
-        if self.dropped_instants == 0 && self.instants.len() < INSTANTS {
-            let name = self.names.number(name);
-            self.instants.push((track, at, name));
+        if self.dropped_instants == 0 && self.instants.len() < self.most {
+            let kept = self.kept(item, at, None, record);
+            self.instants.push(kept);
         } else {
             // All or none: a part would look like a part of the time.
             let dropped = std::mem::take(&mut self.instants).len();
             self.dropped_instants += 1 + u64::try_from(dropped).unwrap_or(0);
+            if dropped > 0 {
+                self.fields.keep(&mut self.slices);
+            }
         }
     }
 
-    fn slice(&mut self, track: Track, from: u64, to: u64, name: &str) {
+    fn slice(
+        &mut self,
+        item: &Item<'_>,
+        (from, to): (u64, u64),
+        record: Option<(&Event, &Format)>,
+    ) {
         self.origin.get_or_insert(from);
         let last = self.bucket(to);
         let first = self.bucket(from);
         let (origin, width) = (self.origin.unwrap_or(from), self.width);
-        if let Some(lane) = self.lanes.get_mut(&track) {
+        if let Some(lane) = self.lanes.get_mut(&item.track) {
             let buckets = lane.busy.iter_mut().enumerate();
             for (index, busy) in buckets.skip(first).take(last - first + 1) {
                 let index = u64::try_from(index).unwrap_or(u64::MAX);
@@ -209,21 +220,16 @@ impl Timeline {
             self.dropped_slices += 1;
             return;
         }
-        let name = self.names.number(name);
-        self.slices.push(Slice {
-            track,
-            from,
-            to,
-            name,
-        });
-        if self.slices.len() >= SLICES {
+        let kept = self.kept(item, from, Some(to), record);
+        self.slices.push(kept);
+        if self.slices.len() > self.most {
             self.prune();
         }
     }
 
     /// Drops the shortest slices, until there is room for as many again.
     fn prune(&mut self) {
-        while self.slices.len() > SLICES / 2 {
+        while self.slices.len() > self.most / 2 {
             self.shortest = self.shortest.saturating_mul(2).max(1);
             let before = self.slices.len();
             let shortest = self.shortest;
@@ -234,63 +240,67 @@ impl Timeline {
             let dropped = before - self.slices.len();
             self.dropped_slices += u64::try_from(dropped).unwrap_or(0);
         }
-        // Names that are not used any more.
-        let old = std::mem::take(&mut self.names);
-        for slice in &mut self.slices {
-            slice.name = self.names.number(old.name(slice.name));
-        }
-        for (_, _, name) in &mut self.instants {
-            *name = self.names.number(old.name(*name));
-        }
+        let slices = self.slices.len();
+        let mut all = std::mem::take(&mut self.slices);
+        all.append(&mut self.instants);
+        self.fields.keep(&mut all);
+        self.instants = all.split_off(slices);
+        self.slices = all;
     }
 
-    /// Returns the data that the page draws. Times are nanoseconds from the first record.
-    pub fn json(&self) -> Json {
+    /// Returns the data that the page draws: tables, and the items as text. Times are nanoseconds
+    /// from the first record.
+    pub fn data(&self) -> (Json, String) {
         let origin = self.origin.unwrap_or(0);
         let relative = |time: u64| match time.checked_sub(origin) {
             Some(after) => i64::try_from(after).unwrap_or(i64::MAX),
             None => -i64::try_from(origin - time).unwrap_or(i64::MAX),
         };
-        let numbers: BTreeMap<Track, usize> = self.lanes.keys().copied().zip(0..).collect();
-        let number = |track: Track| numbers.get(&track).copied().unwrap_or(0);
-        let filled = |buckets: &[u64]| -> Vec<(usize, u64)> {
+        let mut items = [self.slices.as_slice(), &self.instants].concat();
+        // Slices within others come after them.
+        items.sort_by_key(|item| (item.track, item.from, u64::MAX - item.length()));
+        let mut counts: BTreeMap<Track, u64> = BTreeMap::new();
+        for item in &items {
+            *counts.entry(item.track).or_default() += 1;
+        }
+        let filled = |buckets: &[u64], dropped: u64| -> Vec<(usize, u64)> {
             let buckets = buckets.iter().copied().enumerate();
-            buckets.filter(|(_, value)| *value > 0).collect()
+            buckets
+                .filter(|(_, value)| dropped > 0 && *value > 0)
+                .collect()
         };
         let tracks = self.lanes.iter().map(|(track, lane)| {
+            let (kind, comm) = match track {
+                Track::Cpu(_) => ("cpu", None),
+                Track::Thread(thread) => ("thread", self.comms.get(thread)),
+            };
             json!({
                 "name": track.to_string(),
-                "busy": filled(&lane.busy),
-                "instants": filled(&lane.instants),
+                "kind": kind,
+                "comm": comm,
+                "items": counts.get(track).copied().unwrap_or(0),
+                "busy": filled(&lane.busy, self.dropped_slices),
+                "instants": filled(&lane.instants, self.dropped_instants),
             })
         });
-        let mut slices = self.slices.clone();
-        // Slices within others come after them.
-        slices.sort_by_key(|slice| (slice.track, slice.from, u64::MAX - slice.to));
-        let slices = slices.iter().map(|slice| {
-            json!([
-                number(slice.track),
-                relative(slice.from),
-                slice.length(),
-                slice.name
-            ])
-        });
-        let instants = self.instants.iter();
-        let instants =
-            instants.map(|(track, at, name)| json!([number(*track), relative(*at), name]));
-        json!({
-            "origin": origin.to_string(),
-            "span": relative(self.last),
+        let first = items.iter().map(|item| item.from).min().unwrap_or(origin);
+        let mut data = json!({
+            "first": relative(first),
+            "span": relative(self.last.max(origin)),
             "width": self.width,
-            "names": self.names.names,
+            "names": self.names.all(),
             "tracks": tracks.collect::<Vec<_>>(),
-            "slices": slices.collect::<Vec<_>>(),
-            "instants": instants.collect::<Vec<_>>(),
-            "shortest": self.shortest,
             "dropped_slices": self.dropped_slices,
             "dropped_instants": self.dropped_instants,
             "left_out": self.left_out,
-        })
+            "without_fields": self.fields.left_out,
+        });
+        if let Some(data) = data.as_object_mut() {
+            let tables = self.fields.json().into_iter();
+            data.extend(tables.map(|(name, table)| (name.to_owned(), table)));
+        }
+        let items = stream(&items, &self.fields, first);
+        (data, base64(&compress_to_vec(&items, 6)))
     }
 }
 
@@ -319,8 +329,8 @@ mod tests {
         let mut busy = 0;
         for i in 0..40u32 {
             let at = 1_000 + (1u64 << i);
-            timeline.item(&item(cpu, Span::Slice(at, at + u64::from(i)), "a"));
-            timeline.item(&item(cpu, Span::Instant(at), "b"));
+            timeline.item(&item(cpu, Span::Slice(at, at + u64::from(i)), "a"), None);
+            timeline.item(&item(cpu, Span::Instant(at), "b"), None);
             busy += u64::from(i);
         }
         let lane = &timeline.lanes[&cpu];
@@ -331,62 +341,61 @@ mod tests {
         // A slice over everything is as long as it is.
         let (from, to) = (timeline.origin.unwrap(), timeline.last);
         let thread = Track::Thread(7);
-        timeline.item(&item(thread, Span::Slice(from, to), "all"));
+        timeline.item(&item(thread, Span::Slice(from, to), "all"), None);
         assert_eq!(sum(&timeline.lanes[&thread].busy), to - from);
         // What began before the first record is cut in the buckets, and whole as a slice.
-        timeline.item(&item(thread, Span::Slice(0, from + 5), "early"));
+        timeline.item(&item(thread, Span::Slice(0, from + 5), "early"), None);
         assert_eq!(sum(&timeline.lanes[&thread].busy), to - from + 5);
-        let json = timeline.json();
-        let mut slices = json["slices"].as_array().unwrap().iter();
-        let early = slices.find(|slice| slice[0] == 1).unwrap();
-        assert_eq!(
-            (early[1].as_i64(), early[2].as_u64()),
-            (Some(-1_001), Some(1_006))
-        );
+        let (json, _) = timeline.data();
+        assert_eq!(json["first"].as_i64(), Some(-1_001));
+        let early = timeline.slices.iter().find(|slice| slice.from == 0);
+        assert_eq!(early.unwrap().length(), 1_006);
     }
 
+    /// The limits hold, and everything is counted.
     #[test]
     fn the_longest_slices_are_kept() {
-        let mut timeline = Timeline::default();
-        let many = 10 * u64::try_from(SLICES).unwrap();
+        let mut timeline = Timeline {
+            most: 10_000,
+            ..Timeline::default()
+        };
+        let many = 10_010;
         for i in 0..many {
             let length = if i % 1000 == 0 { 1_000_000 } else { i % 97 };
-            let name = format!("name{i}");
             let span = Span::Slice(i * 100, i * 100 + length);
-            timeline.item(&item(Track::Thread(1), span, &name));
+            timeline.item(&item(Track::Thread(1), span, "name"), None);
         }
-        assert!(timeline.slices.len() < SLICES);
-        assert!(timeline.names.names.len() < 2 * SLICES);
-        let long = |slice: &&Slice| slice.length() == 1_000_000;
-        assert_eq!(timeline.slices.iter().filter(long).count(), 400);
+        assert!(timeline.slices.len() < 10_000);
+        let long = |slice: &&Kept| slice.length() == 1_000_000;
+        let kept = timeline.slices.iter().filter(long).count();
+        assert_eq!(u64::try_from(kept).unwrap(), many.div_ceil(1000));
         let kept = u64::try_from(timeline.slices.len()).unwrap();
         assert_eq!(kept + timeline.dropped_slices, many);
-        let last = timeline.slices.last().unwrap();
-        assert_eq!(
-            timeline.names.name(last.name),
-            format!("name{}", last.from / 100)
-        );
-        let size = timeline.json().to_string().len();
-        assert!(size < 8 << 20, "{size}");
     }
 
     #[test]
     fn many_instants_and_many_tracks() {
-        let mut timeline = Timeline::default();
-        let many = u64::try_from(INSTANTS).unwrap() + 10;
+        let mut timeline = Timeline {
+            most: 10_000,
+            ..Timeline::default()
+        };
+        let many = 10_010;
         for i in 0..many {
-            timeline.item(&item(Track::Cpu(0), Span::Instant(i), "tick"));
+            timeline.item(&item(Track::Cpu(0), Span::Instant(i), "tick"), None);
         }
         assert!(timeline.instants.is_empty());
         assert_eq!(timeline.dropped_instants, many);
         assert_eq!(sum(&timeline.lanes[&Track::Cpu(0)].instants), many);
         for thread in 0..1_000 {
-            timeline.item(&item(Track::Thread(thread), Span::Instant(5), "x"));
+            let track = Track::Thread(thread);
+            timeline.item(&item(track, Span::Instant(5), "x"), None);
         }
         assert_eq!(timeline.lanes.len(), TRACKS);
         assert_eq!(timeline.left_out, 1_001 - 256);
         // The end of time.
-        timeline.item(&item(Track::Cpu(0), Span::Instant(u64::MAX), "x"));
+        let end = Span::Instant(u64::MAX);
+        timeline.item(&item(Track::Cpu(0), end, "x"), None);
         assert_eq!(sum(&timeline.lanes[&Track::Cpu(0)].instants), many + 1);
+        assert!(timeline.data().0["span"].is_i64());
     }
 }
