@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod cov;
+mod doctor;
 mod dprobes;
 mod help;
 mod hooks;
@@ -96,6 +97,15 @@ enum Command {
     /// Coverage: which lines and functions a kernel that counts them has executed.
     #[command(before_long_help = help::COV)]
     Cov(cov::CovArgs),
+    /// Shows which commands work on this machine, why others do not, and how to mend that.
+    ///
+    /// Changes nothing. Any user can run it; root sees more. Each line of the report begins with
+    /// "ok", "warn" or "no". After "run:" it has the command that mends it, if there is one.
+    ///
+    /// The exit status is 1 if there is such a command in a line "no", and 0 if all works that this
+    /// kernel can do.
+    #[command(before_long_help = help::DOCTOR)]
+    Doctor(doctor::DoctorArgs),
     /// The state of things in the kernel: probes, hooks, channels, probe programs, klog.
     #[command(subcommand, before_long_help = help::KERNEL)]
     Kernel(Kernel),
@@ -266,6 +276,7 @@ impl Cli {
             Command::Export(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Recover(args) => args.run(),
+            Command::Doctor(args) => return args.run(),
             Command::Cov(args) => args.run(),
             Command::Relay(Relay::Record(args)) => {
                 note("relay record", "record relay:DIR/NAME");

@@ -12,11 +12,12 @@
 //! tracefs, and [`tracepoints`] shows and counts them; [`cov`] reports coverage; [`near`] says what
 //! somebody may have meant. The only unsafe code is in `relay/mapping.rs`.
 //!
-//! [`lockdown`] may be why root is refused.
+//! [`doctor`] tells which of this works on a machine; [`lockdown`] may be why root is refused.
 
 pub mod clock;
 pub mod cov;
 pub mod directory;
+pub mod doctor;
 pub mod dprobes;
 pub mod elf;
 pub mod events;

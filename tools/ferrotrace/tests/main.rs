@@ -16,6 +16,7 @@ mod common;
 
 mod command;
 mod cov;
+mod doctor;
 mod ctf;
 mod dprobes;
 mod dprobes_samples;

@@ -74,6 +74,12 @@ Examples:
   ferrotrace cov report
   ferrotrace cov report --lcov coverage.info";
 
+pub const DOCTOR: &str = "\
+Examples:
+  ferrotrace doctor
+  sudo ferrotrace doctor
+  ferrotrace doctor --json | jq .";
+
 pub const KERNEL: &str = "\
 Examples:
   ferrotrace kernel probes list
