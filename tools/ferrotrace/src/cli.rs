@@ -7,6 +7,7 @@
 mod cov;
 mod doctor;
 mod dprobes;
+mod graph;
 mod help;
 mod hooks;
 mod klog;
@@ -18,6 +19,7 @@ mod report;
 mod trace;
 mod units;
 mod verbs;
+mod why;
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -94,6 +96,10 @@ enum Command {
     /// Write a recording of what a channel in memory that survives a reboot had when the kernel died.
     #[command(before_long_help = help::RECOVER)]
     Recover(recover::RecoverArgs),
+    /// The kernel's calls of a command as a tree, with times and return values.
+    Graph(graph::GraphArgs),
+    /// Which system call of a command failed, and the function of the kernel where the error arose.
+    Why(why::WhyArgs),
     /// Coverage: which lines and functions a kernel that counts them has executed.
     #[command(before_long_help = help::COV)]
     Cov(cov::CovArgs),
@@ -276,6 +282,8 @@ impl Cli {
             Command::Export(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Recover(args) => args.run(),
+            Command::Graph(args) => return args.run(),
+            Command::Why(args) => return args.run(),
             Command::Doctor(args) => return args.run(),
             Command::Cov(args) => args.run(),
             Command::Relay(Relay::Record(args)) => {

@@ -8,7 +8,7 @@
 //! recordings, and [`recover`] makes one of memory that has survived a reboot; [`hooks`] shows and
 //! arms the exits on the kernel's hooks; [`probes`] adds probes and shows their hits; [`dprobes`]
 //! reads and loads probe programs; [`elf`] looks places up in the files that are probed;
-//! [`functions`] counts and times calls; [`events`] records those of
+//! [`functions`] counts and times calls; [`graph`] shows them as trees; [`events`] records those of
 //! tracefs, and [`tracepoints`] shows and counts them; [`cov`] reports coverage; [`near`] says what
 //! somebody may have meant. The only unsafe code is in `relay/mapping.rs`.
 //!
@@ -25,6 +25,7 @@ pub mod export;
 pub mod fast;
 pub mod file;
 pub mod functions;
+pub mod graph;
 pub mod hooks;
 pub mod kallsyms;
 pub mod kernel_dir;
