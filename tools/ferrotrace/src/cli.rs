@@ -272,9 +272,12 @@ impl Cli {
             Command::Time(args) => return args.run(),
             Command::Stack(args) => return args.run(),
             Command::Record(args) => return args.run(),
+            Command::Graph(args) => return args.run(),
+            Command::Why(args) => return args.run(),
             Command::Kernel(Kernel::Klog(args)) => return args.run(),
             Command::Kernel(Kernel::Hooks(args)) => return args.run(),
             Command::Kernel(Kernel::Dprobes(args)) => return args.run(),
+            Command::Doctor(args) => return args.run(),
             Command::Kernel(Kernel::Probes(args)) => args.run(),
             Command::Kernel(Kernel::Relay(KernelRelay::List(args))) => args.run(),
             Command::Kernel(Kernel::Relay(KernelRelay::Stat(args))) => args.run(),
@@ -282,10 +285,7 @@ impl Cli {
             Command::Export(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Recover(args) => args.run(),
-            Command::Graph(args) => return args.run(),
-            Command::Why(args) => return args.run(),
-            Command::Doctor(args) => return args.run(),
-            Command::Cov(args) => args.run(),
+            Command::Cov(args) => return args.run(),
             Command::Relay(Relay::Record(args)) => {
                 note("relay record", "record relay:DIR/NAME");
                 return args.run();

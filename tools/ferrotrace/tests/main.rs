@@ -16,11 +16,12 @@ mod common;
 
 mod command;
 mod cov;
-mod doctor;
 mod ctf;
+mod doctor;
 mod dprobes;
 mod dprobes_samples;
 mod errors;
+mod escapes;
 mod export;
 mod fast_drain;
 mod fast_record;

@@ -4,7 +4,9 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
+mod live;
+mod patch;
+
 use std::fs::File;
 use std::io;
 use std::io::BufWriter;
@@ -23,6 +25,7 @@ use nix::sys::utsname::uname;
 use ferrotrace::cov::binaries::Binaries;
 use ferrotrace::cov::control;
 use ferrotrace::cov::control::Control;
+use ferrotrace::cov::coverage::Coverage;
 use ferrotrace::cov::difference::subtract;
 use ferrotrace::cov::dump;
 use ferrotrace::cov::dump::Object;
@@ -45,6 +48,7 @@ use ferrotrace::cov::tracefile;
 use ferrotrace::directory::Access;
 use ferrotrace::directory::Directory;
 use ferrotrace::file::create;
+use ferrotrace::text::stdout;
 
 use super::print as print_text;
 use super::warn;
@@ -72,6 +76,11 @@ enum Command {
     Reset(ResetArgs),
     /// Show which lines and functions were executed.
     Report(ReportArgs),
+    /// Show which basic blocks a kernel executes that was not compiled for it.
+    Live(live::LiveArgs),
+    /// Show which new lines of a patch were executed.
+    #[command(before_long_help = super::help::COV_PATCH)]
+    Patch(patch::PatchArgs),
 }
 
 /// Which objects, and where what belongs to them is.
@@ -118,8 +127,9 @@ struct ResetArgs {
     objdir: Vec<PathBuf>,
 }
 
+/// Which counters, and how they are read.
 #[derive(Debug, Args)]
-struct ReportArgs {
+struct CounterArgs {
     /// A dump (- is standard input) instead of the running kernel; with two, what was executed from the first to the
     /// second.
     #[arg(value_name = "DUMP", num_args = 0..=2)]
@@ -127,6 +137,20 @@ struct ReportArgs {
     /// Show what was executed since this dump.
     #[arg(long, value_name = "DUMP")]
     since: Option<PathBuf>,
+    /// The gcov or llvm-cov to use, instead of the one of the compiler's version.
+    #[arg(long, value_name = "PROGRAM")]
+    gcov: Option<PathBuf>,
+    /// The source tree, if the kernel was compiled in another directory.
+    #[arg(long, value_name = "DIR")]
+    srcdir: Option<PathBuf>,
+    #[command(flatten)]
+    objects: ObjectArgs,
+}
+
+#[derive(Debug, Args)]
+struct ReportArgs {
+    #[command(flatten)]
+    counters: CounterArgs,
     /// Write lcov's tracefile to this file (- is standard output, without a table then).
     #[arg(long, value_name = "FILE")]
     lcov: Option<PathBuf>,
@@ -142,14 +166,6 @@ struct ReportArgs {
     /// Show so many rows of the table at most.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
-    /// The gcov or llvm-cov to use, instead of the one of the compiler's version.
-    #[arg(long, value_name = "PROGRAM")]
-    gcov: Option<PathBuf>,
-    /// The source tree, if the kernel was compiled in another directory.
-    #[arg(long, value_name = "DIR")]
-    srcdir: Option<PathBuf>,
-    #[command(flatten)]
-    objects: ObjectArgs,
 }
 
 fn is_standard(path: &Path) -> bool {
@@ -192,7 +208,7 @@ fn write(
             let name = path.display().to_string();
             (Box::new(create(path, force)?), name)
         }
-        None => (Box::new(io::stdout().lock()), "standard output".to_owned()),
+        None => (stdout(), "standard output".to_owned()),
     };
     let mut out = BufWriter::with_capacity(64 << 10, &mut out);
     match with(&mut out).and_then(|()| out.flush()) {
@@ -205,13 +221,16 @@ fn write(
 }
 
 impl CovArgs {
-    pub fn run(self) -> Result<()> {
+    pub fn run(self) -> Result<u8> {
         let control = Control::new(self.dir);
         match self.command {
-            Command::Dump(args) => args.run(&control),
-            Command::Reset(args) => args.run(&control),
-            Command::Report(args) => args.run(&control),
+            Command::Dump(args) => args.run(&control)?,
+            Command::Reset(args) => args.run(&control)?,
+            Command::Report(args) => args.run(&control)?,
+            Command::Live(args) => return args.run(),
+            Command::Patch(args) => args.run(&control)?,
         }
+        Ok(0)
     }
 }
 
@@ -283,9 +302,9 @@ impl DumpArgs {
         }
         if let Some(dir) = &self.gcda {
             let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
-            if let Some(parent) = dir.parent() {
+            if let Some(parent) = dir.parent().filter(|parent| *parent != Path::new("")) {
                 // The directory fails for the same reason.
-                let _ = fs::create_dir_all(parent);
+                let _ = Directory::create_all(parent);
             }
             let dir = Directory::create(dir, Access::Usual, self.force, true)?;
             export(&ready, &dir)?;
@@ -314,7 +333,7 @@ impl ResetArgs {
     }
 }
 
-impl ReportArgs {
+impl CounterArgs {
     /// The counters, what is to be said of them, and whether they are the running kernel's.
     fn counters(&self, control: &Control) -> Result<(Vec<Object>, Vec<String>, bool)> {
         let (before, after) = match (&self.since, &self.dumps[..]) {
@@ -347,7 +366,8 @@ impl ReportArgs {
         Ok((objects, remarks, after.is_none()))
     }
 
-    fn run(self, control: &Control) -> Result<()> {
+    /// Returns the coverage, the number of objects that have it, and remarks, which are told here.
+    fn coverage(&self, control: &Control) -> Result<(Coverage, usize, Vec<String>)> {
         let (objects, mut remarks, is_live) = self.counters(control)?;
         let live = is_live.then_some(control);
         let locator = self.objects.locator(&objects, live);
@@ -373,6 +393,13 @@ impl ReportArgs {
         if let Some(warning) = objects::accept(problems, total, self.objects.keep_going)? {
             warn(&warning);
         }
+        Ok((coverage, count, remarks))
+    }
+}
+
+impl ReportArgs {
+    fn run(self, control: &Control) -> Result<()> {
+        let (coverage, count, remarks) = self.counters.coverage(control)?;
         if let Some(path) = &self.lcov {
             write(Some(path), self.force, |to| tracefile::write(to, &coverage))?;
             if is_standard(path) {
@@ -382,7 +409,7 @@ impl ReportArgs {
         let style = Style {
             functions: self.functions,
             top: self.top.and_then(|top| usize::try_from(top).ok()),
-            executed: self.since.is_some() || self.dumps.len() > 1,
+            executed: self.counters.since.is_some() || self.counters.dumps.len() > 1,
         };
         print_text(&match self.json {
             true => print::json(&coverage, count, style, &remarks)?,

@@ -72,7 +72,14 @@ pub const COV: &str = "\
 Examples:
   ferrotrace cov reset
   ferrotrace cov report
-  ferrotrace cov report --lcov coverage.info";
+  ferrotrace cov report --lcov coverage.info
+  ferrotrace cov live 'ext4_*' -- ./test";
+
+pub const COV_PATCH: &str = "\
+Examples:
+  ferrotrace cov patch origin/master..
+  git diff | ferrotrace cov patch - --tracefile live.info
+  ferrotrace cov patch v7.3.. after.dump --markdown --fail-under 80";
 
 pub const DOCTOR: &str = "\
 Examples:

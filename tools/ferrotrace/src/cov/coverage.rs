@@ -37,7 +37,8 @@ impl Share {
         self.total.saturating_sub(self.hit)
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds another share.
+    pub(super) fn add(&mut self, other: Self) {
         self.hit += other.hit;
         self.total += other.total;
     }

@@ -14,8 +14,12 @@ use thiserror::Error;
 use super::data::DataError;
 use super::dump::DumpError;
 use super::notes::NotesError;
+use super::tracefile::TracefileError;
 use super::version::Compiler;
 use crate::file::IoError;
+use crate::lockdown;
+use crate::probes;
+use crate::probes::types;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -55,8 +59,79 @@ pub enum Error {
     NoDump(PathBuf),
 
     /// The user may not do that.
-    #[error("{}: permission denied: only root may read and reset the kernel's counters", .0.display())]
+    #[error(
+        "{}: permission denied: {}",
+        .0.display(),
+        lockdown::cause(.0, "only root may read and reset the kernel's counters")
+    )]
     Denied(PathBuf),
+
+    /// The kernel's code cannot be read.
+    #[error(
+        "/proc/kcore: not there (CONFIG_PROC_KCORE): give the image that the kernel was booted from, \
+         with its symbols, by --vmlinux"
+    )]
+    NoCode,
+
+    /// An image is of no use.
+    #[error("{}: not the image of a kernel", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+
+    /// The debugging information of an image is of no use.
+    #[error("{}: cannot be used", .0.display())]
+    Types(PathBuf, #[source] types::Error),
+
+    /// Lines without an image.
+    #[error("lines take the image that the kernel was booted from: --vmlinux FILE")]
+    NoImage,
+
+    /// No session in the background.
+    #[error("no blocks are watched: ferrotrace cov live start begins")]
+    NoSession,
+
+    /// The session in the background reports an error.
+    #[error("{0}")]
+    Session(String),
+
+    /// There is no tracefs.
+    #[error("no tracefs: is it mounted? (mount -t tracefs tracefs /sys/kernel/tracing)")]
+    NoTracefs,
+
+    /// Recording by tracefs fails.
+    #[error(transparent)]
+    Tracefs(#[from] probes::error::Error),
+
+    /// A pattern selects nothing.
+    #[error("{0}: no such function in the running kernel")]
+    NoFunction(String),
+
+    /// A module has no functions.
+    #[error("{0}: no such module with code: is it loaded?")]
+    NoModule(String),
+
+    /// The module is not there.
+    #[error(
+        "{}: no such directory: live coverage of blocks takes the module ferrotrace_coverage; without it, --functions-only tells which functions are executed",
+        .0.display()
+    )]
+    NoLive(PathBuf),
+
+    /// Another process watches.
+    #[error("another process watches blocks: only one can")]
+    LiveBusy,
+
+    /// The user may not watch.
+    #[error(
+        "{}: permission denied: {}",
+        .0.display(),
+        lockdown::cause(.0, "only root may watch the kernel's code")
+    )]
+    LiveDenied(PathBuf),
 
     /// A dump is not one.
     #[error("{}: not a dump of counters: {source}", path.display())]
@@ -65,6 +140,15 @@ pub enum Error {
         path: PathBuf,
         /// Where and why.
         source: DumpError,
+    },
+
+    /// A tracefile is not one.
+    #[error("{}", path.display())]
+    Tracefile {
+        /// The file.
+        path: PathBuf,
+        /// The line and the reason.
+        source: TracefileError,
     },
 
     /// A dump without any object.

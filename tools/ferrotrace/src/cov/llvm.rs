@@ -4,7 +4,6 @@
 
 #![deny(unsafe_code)]
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -15,14 +14,14 @@ use std::process::Output;
 use std::process::Stdio;
 
 use super::coverage::Coverage;
-use super::coverage::File;
-use super::coverage::Function;
 use super::error::Error;
 use super::error::Problem;
 use super::error::Result;
 use super::error::Unfit;
 use super::profile::Profile;
 use super::report::temporary;
+use super::tracefile;
+use super::tracefile::TracefileError;
 
 /// The versions that are looked for. Older ones do not read what the kernel writes.
 const VERSIONS: std::ops::RangeInclusive<u32> = 19..=40;
@@ -71,11 +70,7 @@ impl Programs {
     }
 
     /// Has them read a profile, in a directory of its own.
-    fn read(
-        &self,
-        profile: &Profile,
-        dir: &Path,
-    ) -> std::result::Result<Vec<(String, File)>, Unfit> {
+    fn read(&self, profile: &Profile, dir: &Path) -> std::result::Result<Coverage, Unfit> {
         let (raw, merged) = (dir.join("raw"), dir.join("merged"));
         let failed = |program: &Path, reason: String| Unfit::Program {
             program: program.display().to_string(),
@@ -94,7 +89,11 @@ impl Programs {
         export.args(["export", "-format=lcov", "-instr-profile"]);
         let output = run(export.arg(&merged).arg(&profile.binary));
         let text = finish(output).map_err(|reason| failed(&self.cov, reason))?;
-        Ok(parse(&text))
+        let mut coverage = Coverage::default();
+        match tracefile::read(text.as_bytes(), &mut coverage) {
+            Ok(()) | Err(TracefileError::Empty) => Ok(coverage),
+            Err(error) => Err(failed(&self.cov, error.to_string())),
+        }
     }
 }
 
@@ -111,50 +110,6 @@ fn finish(output: io::Result<Output>) -> std::result::Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Understands a tracefile of lcov, as far as there are lines and functions in it.
-fn parse(text: &str) -> Vec<(String, File)> {
-    let mut files = Vec::new();
-    let (mut name, mut file) = (String::new(), File::default());
-    // Where the functions of a file begin, by their mangled names.
-    let mut starts: HashMap<&str, u32> = HashMap::new();
-    for line in text.lines() {
-        let Some((key, value)) = line.split_once(':') else {
-            if line == "end_of_record" {
-                files.push((std::mem::take(&mut name), std::mem::take(&mut file)));
-                starts.clear();
-            }
-            continue;
-        };
-        let pair = value.split_once(',');
-        match (key, pair) {
-            ("SF", _) => value.clone_into(&mut name),
-            ("DA", Some((line, count))) => {
-                if let (Ok(line), Ok(count)) = (line.parse(), count.parse()) {
-                    file.line(line, count);
-                }
-            }
-            ("FN", Some((line, function))) => {
-                if let Ok(line) = line.parse() {
-                    starts.insert(function, line);
-                }
-            }
-            ("FNDA", Some((calls, function))) => {
-                if let (Some(line), Ok(calls)) = (starts.get(function), calls.parse()) {
-                    let blocks = None;
-                    file.function(&demangled(function), *line, Function { calls, blocks });
-                }
-            }
-            _ => (),
-        }
-    }
-    files
-}
-
-/// The name of a function without its crate's hash.
-fn demangled(name: &str) -> String {
-    format!("{:#}", rustc_demangle::demangle(name))
-}
-
 /// Adds what profiles say. Those that cannot be read are returned.
 pub fn report(
     profiles: &[Profile],
@@ -169,8 +124,8 @@ pub fn report(
     let dir = temporary()?;
     for profile in profiles {
         match programs.read(profile, dir.path()) {
-            Ok(files) => {
-                for (name, file) in files {
+            Ok(part) => {
+                for (name, file) in part.files {
                     coverage.add(name, file);
                 }
             }
@@ -186,16 +141,6 @@ pub fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tracefile() {
-        let text = "SF:/a/b.rs\nFN:3,_RNvCs4Q2Qx8jI5j6_1a1g\nFNDA:5,_RNvCs4Q2Qx8jI5j6_1a1g\nFNF:1\nFNH:1\nDA:3,5\nDA:4,0\nBRF:0\nLF:2\nLH:1\nend_of_record\nSF:/a/c.rs\nDA:1,18446744073709551615\nend_of_record\n";
-        let files = parse(text);
-        assert_eq!(files[0].0, "/a/b.rs");
-        assert_eq!(files[0].1.lines, [(3, 5), (4, 0)].into());
-        assert_eq!(files[0].1.functions[&("a::g".to_owned(), 3)].calls, 5);
-        assert_eq!(files[1].1.lines, [(1, u64::MAX)].into());
-    }
 
     #[test]
     fn pairs() {

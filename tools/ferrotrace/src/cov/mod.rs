@@ -11,6 +11,8 @@
 //!
 //! Rust code has no `.gcno` files: [`profile`] is what is counted in the image or a module, [`binaries`] finds that file,
 //! and [`llvm`] has LLVM's programs read both.
+//!
+//! [`patch`] compares coverage, which may also be that of another tool's tracefile, with commits.
 
 pub mod binaries;
 pub mod control;
@@ -21,11 +23,13 @@ pub mod dump;
 pub mod error;
 pub mod export;
 pub mod gcov;
+pub mod live;
 pub mod llvm;
 pub mod locate;
 pub mod notes;
 pub mod objects;
 pub mod output;
+pub mod patch;
 pub mod paths;
 pub mod print;
 pub mod profile;

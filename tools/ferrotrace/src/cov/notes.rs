@@ -8,9 +8,7 @@
 #![deny(unsafe_code)]
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -19,6 +17,7 @@ use thiserror::Error;
 use super::version::Compiler;
 use super::version::Layout;
 use super::version::Version;
+use crate::file::read_regular;
 
 const MAGIC: u32 = u32::from_be_bytes(*b"gcno");
 const FUNCTION: u32 = 0x0100_0000;
@@ -34,9 +33,6 @@ pub enum NotesError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is longer than any compiler's.
-    #[error("is too large")]
-    TooLarge,
     /// It is something else.
     #[error("is not a .gcno file")]
     Magic,
@@ -197,14 +193,7 @@ impl Notes {
 
     /// Reads a `.gcno` file.
     pub fn read(path: &Path) -> Result<Self, NotesError> {
-        let mut bytes = Vec::new();
-        File::open(path)?
-            .take(MAX_LEN + 1)
-            .read_to_end(&mut bytes)?;
-        if u64::try_from(bytes.len()).is_ok_and(|len| len > MAX_LEN) {
-            return Err(NotesError::TooLarge);
-        }
-        Self::parse(&bytes)
+        Self::parse(&read_regular(path, MAX_LEN)?)
     }
 
     /// How many counters the object has.

@@ -28,7 +28,7 @@ pub struct Style {
 }
 
 /// Tenths of a percent, as text.
-fn percent(share: Share) -> String {
+pub(super) fn percent(share: Share) -> String {
     if share.total == 0 {
         return "-".to_owned();
     }
@@ -36,7 +36,7 @@ fn percent(share: Share) -> String {
     format!("{}.{}%", permille / 10, permille % 10)
 }
 
-fn fraction(share: Share) -> String {
+pub(super) fn fraction(share: Share) -> String {
     format!("{}/{}", share.hit, share.total)
 }
 
@@ -48,10 +48,10 @@ fn below<'p>(path: &'p str, root: &Path) -> &'p str {
 }
 
 /// Rows of text, of which the last column is not padded.
-struct Table<const N: usize>(Vec<[String; N]>);
+pub(super) struct Table<const N: usize>(pub Vec<[String; N]>);
 
 impl<const N: usize> Table<N> {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut widths = [0; N];
         for row in &self.0 {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -176,7 +176,7 @@ fn functions(coverage: &Coverage, root: &Path, style: Style) -> String {
 }
 
 #[derive(Serialize)]
-struct ShareDocument {
+pub(super) struct ShareDocument {
     hit: usize,
     total: usize,
 }

@@ -10,6 +10,7 @@
 mod damaged;
 mod files;
 mod kernel;
+mod patch;
 mod readers;
 mod reports;
 

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace cov live`.
+
+#![deny(unsafe_code)]
+
+use std::io;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use clap::Args;
+use clap::Subcommand;
+use nix::unistd::daemon;
+
+use ferrotrace::cov::error::Error;
+use ferrotrace::cov::live::control::DIR;
+use ferrotrace::cov::live::ftrace;
+use ferrotrace::cov::live::functions::Found;
+use ferrotrace::cov::live::functions::Selection;
+use ferrotrace::cov::live::functions::find;
+use ferrotrace::cov::live::lines::Source;
+use ferrotrace::cov::live::print as print_live;
+use ferrotrace::cov::live::server;
+use ferrotrace::cov::live::server::Request;
+use ferrotrace::cov::live::server::Show;
+use ferrotrace::cov::live::session::Session;
+use ferrotrace::cov::live::text::Image;
+use ferrotrace::cov::live::text::Text;
+use ferrotrace::functions::glob::Glob;
+use ferrotrace::kallsyms::Kallsyms;
+use ferrotrace::kallsyms::Modules;
+use ferrotrace::relay::record::take_signals;
+
+use super::super::print;
+use super::super::units::CommandArgs;
+use super::super::units::parse_duration;
+use super::super::warn;
+use super::write;
+
+/// Time that a wait lasts without --duration.
+const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct LiveArgs {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
+    show: ShowArgs,
+    /// Find only which functions are executed, by ftrace. This needs no module.
+    #[arg(long, conflicts_with_all = ["lines", "lcov"])]
+    functions_only: bool,
+    /// Stop after this time; otherwise at the end of the command, or on SIGINT or SIGTERM.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    run: CommandArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch in the background.
+    Start(WatchArgs),
+    /// Show how much is watched and executed.
+    Status,
+    /// Forget what was executed.
+    Reset,
+    /// Show what was executed since the start.
+    Report(ShowArgs),
+    /// Show what was executed, and end.
+    Stop(ShowArgs),
+}
+
+/// Blocks to watch.
+#[derive(Debug, Args)]
+struct WatchArgs {
+    /// Watch these functions; * stands for any text, ? for any character, [a-z] for one of several.
+    #[arg(value_name = "FUNCTION", required_unless_present_any = ["all", "modules"])]
+    functions: Vec<Glob>,
+    /// Watch the functions of this module; it can be repeated.
+    #[arg(short, long = "module", value_name = "MODULE")]
+    modules: Vec<String>,
+    /// Watch all functions of the kernel.
+    #[arg(long, conflicts_with_all = ["functions", "modules"])]
+    all: bool,
+    /// The image that the running kernel was booted from, with its debugging information.
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+    /// The directory of the module ferrotrace_coverage.
+    #[arg(long, value_name = "DIR", default_value = DIR, hide = true)]
+    live_dir: PathBuf,
+}
+
+/// Form of a report.
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// Show what was not executed.
+    #[arg(long)]
+    missed: bool,
+    /// Show so many rows of the table at most.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
+    /// Show the lines of each source file. This takes --vmlinux.
+    #[arg(short, long)]
+    lines: bool,
+    /// Write lcov's tracefile to this file, instead of a table. This takes --vmlinux.
+    #[arg(long, value_name = "FILE", conflicts_with = "lines")]
+    lcov: Option<PathBuf>,
+    /// Print one JSON document.
+    #[arg(long, conflicts_with_all = ["missed", "lcov"])]
+    json: bool,
+}
+
+impl ShowArgs {
+    fn show(&self) -> Show {
+        Show {
+            missed: self.missed,
+            top: self.top.and_then(|top| usize::try_from(top).ok()),
+            json: self.json,
+            lines: self.lines,
+            lcov: self.lcov.is_some(),
+        }
+    }
+
+    /// Prints a report, or writes it to the file.
+    fn put(&self, text: &str) -> Result<()> {
+        match &self.lcov {
+            Some(path) => write(Some(path), false, |to| to.write_all(text.as_bytes()))?,
+            None => print(text)?,
+        };
+        Ok(())
+    }
+}
+
+impl WatchArgs {
+    fn selection(&self) -> Selection {
+        Selection {
+            names: self.functions.clone(),
+            modules: self.modules.clone(),
+        }
+    }
+
+    /// Finds the blocks.
+    fn find(&self) -> Result<(Found, Option<Source>)> {
+        let kallsyms = Kallsyms::running(&Modules::running());
+        let kallsyms = kallsyms.context("/proc/kallsyms: cannot be read")?;
+        if kallsyms.code().next().is_none() {
+            bail!("/proc/kallsyms has no addresses: only root may see them");
+        }
+        let image = self.vmlinux.as_deref();
+        let image = image.map(|path| Image::open(path, &kallsyms));
+        let image = image.transpose()?;
+        let lines = image.as_ref().zip(self.vmlinux.clone());
+        let lines = lines.map(|(image, path)| Source {
+            path,
+            shift: image.shift(),
+        });
+        let text = match (Text::running(), image) {
+            (Err(Error::NoCode), Some(image)) => Text::image(image),
+            (text, _) => text?,
+        };
+        let found = find(&kallsyms, &text, &self.selection())?;
+        if !found.undecoded.is_empty() {
+            let count = found.undecoded.len();
+            let some = found.undecoded.iter().step_by(count.div_ceil(3));
+            let some: Vec<_> = some.map(String::as_str).collect();
+            warn(&format!(
+                "{count} functions are left out, since their code cannot be read, such as {}",
+                some.join(", ")
+            ));
+        }
+        Ok((found, lines))
+    }
+
+    /// Watches in the background.
+    fn start(&self) -> Result<()> {
+        let signals = take_signals()?;
+        let (found, lines) = self.find()?;
+        let session = Session::arm(&self.live_dir, &found.functions)?;
+        let listener = server::listen()?;
+        let count = found.functions.len();
+        // There is nowhere left to report it if this fails.
+        let _ = writeln!(
+            io::stderr(),
+            "ferrotrace: watching {count} functions in the background; ferrotrace cov live stop ends"
+        );
+        daemon(false, false).context("cannot run in the background")?;
+        Ok(server::serve(
+            &session,
+            lines.as_ref(),
+            &listener,
+            &signals,
+        )?)
+    }
+}
+
+impl LiveArgs {
+    pub fn run(self) -> Result<u8> {
+        match &self.command {
+            None => return self.watch(),
+            Some(Command::Start(args)) => args.start()?,
+            Some(Command::Status) => _ = print(&server::ask(&Request::Status)?)?,
+            Some(Command::Reset) => _ = server::ask(&Request::Reset)?,
+            Some(Command::Report(args)) => {
+                args.put(&server::ask(&Request::Report(args.show()))?)?
+            }
+            Some(Command::Stop(args)) => args.put(&server::ask(&Request::Stop(args.show()))?)?,
+        }
+        Ok(0)
+    }
+
+    /// Watches until a command or the time ends, or until a signal.
+    fn watch(&self) -> Result<u8> {
+        let show = self.show.show();
+        if (show.lines || show.lcov) && self.watch.vmlinux.is_none() {
+            bail!(Error::NoImage);
+        }
+        let signals = take_signals()?;
+        let until = || Instant::now() + self.duration.unwrap_or(FOREVER);
+        if self.functions_only {
+            let mut session = ftrace::Session::start(&self.watch.selection())?;
+            let doing = format!("watching {} functions", session.len());
+            self.run.start(&signals, None, &doing)?;
+            session.run(&signals, until())?;
+            if session.lost() > 0 {
+                let lost = session.lost();
+                warn(&format!(
+                    "{lost} records found no room, so that functions may be missing"
+                ));
+            }
+            let states = session.states();
+            self.show.put(&match show.json {
+                true => print_live::json(&states).to_string() + "\n",
+                false => print_live::names(&states, show.missed, show.top),
+            })?;
+            return Ok(signals.finish()?);
+        }
+        let (found, lines) = self.watch.find()?;
+        let session = Session::arm(&self.watch.live_dir, &found.functions)?;
+        let doing = format!("watching {} functions", found.functions.len());
+        self.run.start(&signals, None, &doing)?;
+        let until = until();
+        while Instant::now() < until && !signals.wait(until)? {}
+        self.show
+            .put(&server::report(&session, lines.as_ref(), &show)?)?;
+        Ok(signals.finish()?)
+    }
+}

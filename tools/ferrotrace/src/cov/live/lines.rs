@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Source lines of executed blocks, by the debugging information of the kernel's image.
+
+#![deny(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use super::super::coverage::Coverage;
+use super::super::coverage::File;
+use super::super::coverage::Function as Executed;
+use super::super::coverage::Share;
+use super::super::error::Error;
+use super::super::error::Result;
+use super::control::State;
+use super::print::States;
+use super::print::share;
+use crate::kallsyms::demangled;
+use crate::probes::types::DwarfTypes;
+
+/// Number of executions of a block, as far as it is known.
+fn count(state: State) -> Option<u64> {
+    match state {
+        State::Missed => Some(0),
+        State::Hit => Some(1),
+        State::Refused(_) => None,
+    }
+}
+
+/// Image with debugging information that the running kernel was booted from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// Distance by which the kernel was moved when it was booted.
+    pub shift: u64,
+}
+
+impl Source {
+    /// Returns the lines and functions of blocks.
+    ///
+    /// A line is executed if one of the blocks with its code is. Lines of blocks that are not
+    /// watched are left out.
+    pub fn coverage(&self, states: &States<'_>) -> Result<Coverage> {
+        let unfit = |source| Error::Types(self.path.clone(), source);
+        let dwarf = DwarfTypes::of_program(&self.path, None).map_err(unfit)?;
+        let mut blocks: Vec<(Range<u64>, State)> = Vec::new();
+        let mut starts: HashMap<u64, (&str, Share)> = HashMap::new();
+        for (function, states) in states {
+            if let Some(first) = function.blocks.first() {
+                starts.insert(first.range.start, (&function.name, share(states)));
+            }
+            let own = function.blocks.iter().zip(states);
+            blocks.extend(own.map(|(block, state)| (block.range.clone(), *state)));
+        }
+        blocks.sort_unstable_by_key(|(range, _)| range.start);
+        let mut coverage = Coverage::default();
+        let add = |address: u64, path: &str, line: u32| {
+            let address = address.wrapping_add(self.shift);
+            let next = blocks.partition_point(|(range, _)| range.start <= address);
+            let block = next.checked_sub(1).and_then(|at| blocks.get(at));
+            let Some((_, state)) = block.filter(|(range, _)| range.contains(&address)) else {
+                return;
+            };
+            let Some(count) = count(*state) else {
+                return;
+            };
+            if !coverage.files.contains_key(path) {
+                coverage.files.insert(path.to_owned(), File::default());
+            }
+            let Some(file) = coverage.files.get_mut(path) else {
+                return;
+            };
+            file.line(line, count);
+            // The first row of a function is that of its name.
+            if let Some((name, share)) = starts.remove(&address) {
+                let executed = Executed {
+                    calls: u64::from(share.hit > 0),
+                    blocks: Some(share),
+                };
+                file.function(&demangled(name), line, executed);
+            }
+        };
+        dwarf.rows(add).map_err(unfit)?;
+        Ok(coverage)
+    }
+}
