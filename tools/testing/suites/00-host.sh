@@ -71,7 +71,7 @@ tap_run "rust: no let chains" old_rust
 export FERROTRACE_READERS=$CACHE/tools/readers
 READERS=()
 if [ -e "$FERROTRACE_READERS/complete" ]; then
-	READERS=(-- --include-ignored --skip browser_draws)
+	READERS=(-- --include-ignored --skip browser_shows)
 	[ -x "$FERROTRACE_READERS/bin/babeltrace2" ] || READERS+=(--skip babeltrace_of_version_2)
 fi
 

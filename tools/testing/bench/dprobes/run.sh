@@ -6,7 +6,7 @@
 # shellcheck source=tools/testing/bench/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-BENCH_VARIANTS=${BENCH_VARIANTS:-modular builtin}
+BENCH_VARIANTS=${BENCH_VARIANTS:-modular builtin $STOCK}
 
 for variant in $BENCH_VARIANTS; do
 	built "$variant"

@@ -5,7 +5,7 @@
 # shellcheck source=tools/testing/bench/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular uml-mainline uml}
+BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular $STOCK uml-mainline uml}
 
 # In the guest; $1 are parameters for the modules. All is measured twice, to show if it repeats.
 # shellcheck disable=SC2016

@@ -46,7 +46,7 @@ load() { insmod "$KO/ferrotrace_kprobe_events.ko" "$@"; }
 probe() { "$FERROTRACE" probe "$@"; }
 
 # on_mainline: succeeds if the engine takes probes one by one, each some tenths of a second.
-on_mainline() { [[ ${FERROTRACE_VARIANT:-} == *mainline || ${FERROTRACE_VARIANT:-} == stock ]]; }
+on_mainline() { [[ ${FERROTRACE_VARIANT:-} == *mainline || ${FERROTRACE_VARIANT:-} == stock* ]]; }
 
 # put LINE: a command to the kernel, in one write.
 put() { printf '%s\n' "$1" >"$PROBES"; }
@@ -115,6 +115,8 @@ mine() { grep -c "\"pid\":$worker,.*$1\|$1.*\"pid\":$worker,"  "$work/out"; }
 . "$here/many.sh"
 # shellcheck source=tools/testing/selftests/probes/program.sh
 . "$here/program.sh"
+# shellcheck source=tools/testing/selftests/probes/totals.sh
+. "$here/totals.sh"
 # shellcheck source=tools/testing/selftests/probes/tracefs.sh
 . "$here/tracefs.sh"
 # shellcheck source=tools/testing/selftests/probes/watch.sh
@@ -134,6 +136,17 @@ one args.raw raw_args
 one filter filtered
 one pattern pattern
 one summary summaries
+one totals.exact totals_exact
+one totals.keys totals_keys
+one totals.values totals_values
+one totals.signed totals_signed
+one totals.returned totals_returned
+once totals.no_values totals_no_values
+one totals.full totals_full
+one totals.closed totals_closed
+one totals.refused totals_refused
+one totals.together totals_together
+one totals.storm totals_storm
 one temporary temporary
 one own own_reads
 one container container
