@@ -121,8 +121,16 @@ lines=$(grep -c 'Totals4line <-' "$OUT/calls") || fail "no lines were traced"
 grep -q 'try_from_fmt <-' "$OUT/calls" || fail "nothing of the kernel crate was traced"
 [ "$words $lines" = "3 1" ] || fail "traced: $words words and $lines lines, not 3 and 1"
 
+step "live coverage: which blocks of the running kernel, and of the driver, cat and a line for the driver execute"
+insmod "$MODULES/ferrotrace_coverage.ko"
+"$FERROTRACE" cov live 'vfs_*' --module rust_traced -- bash -c 'echo one line >/dev/rust_traced; cat /proc/version' | tee "$OUT/live"
+grep -q '  vfs_read$' "$OUT/live" || fail "vfs_read was not executed"
+grep -q 'Totals.*word' "$OUT/live" || fail "the driver was not executed"
+if grep -q '  vfs_rename$' "$OUT/live"; then fail "vfs_rename was executed"; fi
+
 step "unloading"
 rmmod rust_traced
+rmmod ferrotrace_coverage
 rmmod ferrotrace_kprobe_events ferrotrace_kprobe rust_kprobes relay_sched ferrotrace_fast_relay ferrotrace_relay rust_relay
 [ ! -e "$RELAY" ] || fail "$RELAY is still there"
 [ ! -e "$PROBES" ] || fail "$PROBES is still there"

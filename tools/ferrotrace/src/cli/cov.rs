@@ -30,6 +30,7 @@ use ferrotrace::cov::difference::subtract;
 use ferrotrace::cov::dump;
 use ferrotrace::cov::dump::Object;
 use ferrotrace::cov::export::export;
+use ferrotrace::cov::listing::Listing;
 use ferrotrace::cov::llvm;
 use ferrotrace::cov::locate::Locator;
 use ferrotrace::cov::objects;
@@ -166,6 +167,9 @@ struct ReportArgs {
     /// Show so many rows of the table at most.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
+    /// Show the source text, each line after the number of its executions, as gcov writes it.
+    #[arg(long, conflicts_with_all = ["functions", "json", "top"])]
+    source: bool,
 }
 
 fn is_standard(path: &Path) -> bool {
@@ -411,9 +415,15 @@ impl ReportArgs {
             top: self.top.and_then(|top| usize::try_from(top).ok()),
             executed: self.counters.since.is_some() || self.counters.dumps.len() > 1,
         };
-        print_text(&match self.json {
-            true => print::json(&coverage, count, style, &remarks)?,
-            false => print::text(&coverage, count, style),
+        let listing = Listing {
+            tree: self.counters.srcdir.as_deref(),
+            has_counts: true,
+            all: !style.executed,
+        };
+        print_text(&match (self.json, self.source) {
+            (true, _) => print::json(&coverage, count, style, &remarks)?,
+            (false, true) => listing.text(&coverage),
+            (false, false) => print::text(&coverage, count, style),
         })?;
         Ok(())
     }

@@ -87,7 +87,7 @@ pub enum Error {
     Types(PathBuf, #[source] types::Error),
 
     /// Lines without an image.
-    #[error("lines take the image that the kernel was booted from: --vmlinux FILE")]
+    #[error("source files take the image that the kernel was booted from: --vmlinux FILE")]
     NoImage,
 
     /// No session in the background.
@@ -109,6 +109,10 @@ pub enum Error {
     /// A pattern selects nothing.
     #[error("{0}: no such function in the running kernel")]
     NoFunction(String),
+
+    /// The image has no functions of a source file or directory.
+    #[error("{0}: the image has no functions of such a source file or directory")]
+    NoPath(String),
 
     /// A module has no functions.
     #[error("{0}: no such module with code: is it loaded?")]

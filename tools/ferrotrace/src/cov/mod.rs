@@ -23,6 +23,7 @@ pub mod dump;
 pub mod error;
 pub mod export;
 pub mod gcov;
+pub mod listing;
 pub mod live;
 pub mod llvm;
 pub mod locate;

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::io::Write;
+use std::path;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
@@ -55,7 +56,7 @@ pub struct LiveArgs {
     #[command(flatten)]
     show: ShowArgs,
     /// Find only which functions are executed, by ftrace. This needs no module.
-    #[arg(long, conflicts_with_all = ["lines", "lcov"])]
+    #[arg(long, conflicts_with_all = ["lines", "lcov", "source", "paths"])]
     functions_only: bool,
     /// Stop after this time; otherwise at the end of the command, or on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -82,13 +83,22 @@ enum Command {
 #[derive(Debug, Args)]
 struct WatchArgs {
     /// Watch these functions; * stands for any text, ? for any character, [a-z] for one of several.
-    #[arg(value_name = "FUNCTION", required_unless_present_any = ["all", "modules"])]
+    #[arg(value_name = "FUNCTION", required_unless_present_any = ["all", "modules", "paths"])]
     functions: Vec<Glob>,
     /// Watch the functions of this module; it can be repeated.
     #[arg(short, long = "module", value_name = "MODULE")]
     modules: Vec<String>,
+    /// Watch the functions of this source file, or of all below this directory, such as fs/ext4; it
+    /// can be repeated. This takes --vmlinux.
+    #[arg(
+        long = "path",
+        value_name = "PATH",
+        conflicts_with = "modules",
+        requires = "vmlinux"
+    )]
+    paths: Vec<String>,
     /// Watch all functions of the kernel.
-    #[arg(long, conflicts_with_all = ["functions", "modules"])]
+    #[arg(long, conflicts_with_all = ["functions", "modules", "paths"])]
     all: bool,
     /// The image that the running kernel was booted from, with its debugging information.
     #[arg(long, value_name = "FILE")]
@@ -113,20 +123,29 @@ struct ShowArgs {
     /// Write lcov's tracefile to this file, instead of a table. This takes --vmlinux.
     #[arg(long, value_name = "FILE", conflicts_with = "lines")]
     lcov: Option<PathBuf>,
+    /// Show the source text: + is an executed line, ##### one that was not. This takes --vmlinux.
+    #[arg(long, conflicts_with_all = ["lines", "lcov", "json", "top"])]
+    source: bool,
+    /// The source tree, if the kernel was compiled in another directory.
+    #[arg(long, value_name = "DIR", requires = "source")]
+    srcdir: Option<PathBuf>,
     /// Print one JSON document.
     #[arg(long, conflicts_with_all = ["missed", "lcov"])]
     json: bool,
 }
 
 impl ShowArgs {
-    fn show(&self) -> Show {
-        Show {
+    fn show(&self) -> Result<Show> {
+        let tree = self.srcdir.as_ref().map(path::absolute).transpose()?;
+        Ok(Show {
             missed: self.missed,
             top: self.top.and_then(|top| usize::try_from(top).ok()),
             json: self.json,
             lines: self.lines,
             lcov: self.lcov.is_some(),
-        }
+            source: self.source,
+            tree,
+        })
     }
 
     /// Prints a report, or writes it to the file.
@@ -166,7 +185,10 @@ impl WatchArgs {
             (Err(Error::NoCode), Some(image)) => Text::image(image),
             (text, _) => text?,
         };
-        let found = find(&kallsyms, &text, &self.selection())?;
+        let mut found = find(&kallsyms, &text, &self.selection())?;
+        if let Some(lines) = lines.as_ref().filter(|_| !self.paths.is_empty()) {
+            lines.keep(&mut found.functions, &self.paths)?;
+        }
         if !found.undecoded.is_empty() {
             let count = found.undecoded.len();
             let some = found.undecoded.iter().step_by(count.div_ceil(3));
@@ -209,17 +231,17 @@ impl LiveArgs {
             Some(Command::Status) => _ = print(&server::ask(&Request::Status)?)?,
             Some(Command::Reset) => _ = server::ask(&Request::Reset)?,
             Some(Command::Report(args)) => {
-                args.put(&server::ask(&Request::Report(args.show()))?)?
+                args.put(&server::ask(&Request::Report(args.show()?))?)?
             }
-            Some(Command::Stop(args)) => args.put(&server::ask(&Request::Stop(args.show()))?)?,
+            Some(Command::Stop(args)) => args.put(&server::ask(&Request::Stop(args.show()?))?)?,
         }
         Ok(0)
     }
 
     /// Watches until a command or the time ends, or until a signal.
     fn watch(&self) -> Result<u8> {
-        let show = self.show.show();
-        if (show.lines || show.lcov) && self.watch.vmlinux.is_none() {
+        let show = self.show.show()?;
+        if show.takes_image() && self.watch.vmlinux.is_none() {
             bail!(Error::NoImage);
         }
         let signals = take_signals()?;

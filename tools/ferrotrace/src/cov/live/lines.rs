@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use super::super::coverage::Share;
 use super::super::error::Error;
 use super::super::error::Result;
 use super::control::State;
+use super::functions::Function;
 use super::print::States;
 use super::print::share;
 use crate::kallsyms::demangled;
@@ -38,7 +40,42 @@ pub struct Source {
     pub shift: u64,
 }
 
+/// Returns true if a source file is a file or below a directory, which may be named by the end of
+/// its path.
+fn is_below(file: &str, place: &str) -> bool {
+    let place = place.trim_matches('/');
+    !place.is_empty() && format!("/{file}/").contains(&format!("/{place}/"))
+}
+
 impl Source {
+    /// Keeps the functions of these files and directories.
+    ///
+    /// Errors: the image has no functions of one of them.
+    pub fn keep(&self, functions: &mut Vec<Function>, places: &[String]) -> Result<()> {
+        let unfit = |source| Error::Types(self.path.clone(), source);
+        let dwarf = DwarfTypes::of_program(&self.path, None).map_err(unfit)?;
+        let start = |function: &Function| function.blocks.first().map(|block| block.range.start);
+        let starts: HashSet<u64> = functions.iter().filter_map(start).collect();
+        let mut chosen: HashSet<u64> = HashSet::new();
+        let mut empty: HashSet<&String> = places.iter().collect();
+        let choose = |address: u64, file: &str, _| {
+            let address = address.wrapping_add(self.shift);
+            if !starts.contains(&address) {
+                return;
+            }
+            for place in places.iter().filter(|place| is_below(file, place)) {
+                empty.remove(place);
+                chosen.insert(address);
+            }
+        };
+        dwarf.rows(choose).map_err(unfit)?;
+        if let Some(place) = empty.into_iter().next() {
+            return Err(Error::NoPath(place.clone()));
+        }
+        functions.retain(|function| start(function).is_some_and(|start| chosen.contains(&start)));
+        Ok(())
+    }
+
     /// Returns the lines and functions of blocks.
     ///
     /// A line is executed if one of the blocks with its code is. Lines of blocks that are not
@@ -85,5 +122,27 @@ impl Source {
         };
         dwarf.rows(add).map_err(unfit)?;
         Ok(coverage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_directories() {
+        let file = "/build/linux/fs/ext4/inode.c";
+        for place in [
+            "fs/ext4",
+            "/fs/ext4/",
+            "fs/ext4/inode.c",
+            "/build/linux/fs",
+            "fs",
+        ] {
+            assert!(is_below(file, place), "{place}");
+        }
+        for place in ["", "/", "ext", "fs/ext", "inode", "s/ext4"] {
+            assert!(!is_below(file, place), "{place}");
+        }
     }
 }

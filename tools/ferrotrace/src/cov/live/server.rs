@@ -16,6 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::poll::PollFd;
@@ -28,6 +29,7 @@ use serde::Serialize;
 use super::super::coverage::Coverage;
 use super::super::error::Error;
 use super::super::error::Result;
+use super::super::listing::Listing;
 use super::super::print as cov_print;
 use super::super::print::Style;
 use super::super::tracefile;
@@ -50,7 +52,7 @@ const REQUEST_MAX: u64 = 4096;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Form of a report.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Show {
     /// Show what was not executed.
     pub missed: bool,
@@ -62,10 +64,21 @@ pub struct Show {
     pub lines: bool,
     /// lcov's tracefile.
     pub lcov: bool,
+    /// Source text.
+    pub source: bool,
+    /// The source tree, if the kernel was compiled in another directory: an absolute path.
+    pub tree: Option<PathBuf>,
+}
+
+impl Show {
+    /// Returns true if it takes the image.
+    pub fn takes_image(&self) -> bool {
+        self.lines || self.lcov || self.source
+    }
 }
 
 /// Request of another command.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Numbers of the module.
     Status,
@@ -80,7 +93,7 @@ pub enum Request {
 /// Returns the text of a report.
 pub fn report(session: &Session<'_>, image: Option<&Source>, show: &Show) -> Result<String> {
     let states = session.states()?;
-    let coverage: Option<Coverage> = match (image, show.lines || show.lcov) {
+    let coverage: Option<Coverage> = match (image, show.takes_image()) {
         (Some(image), true) => Some(image.coverage(&states)?),
         (None, true) => return Err(Error::NoImage),
         (_, false) => None,
@@ -91,6 +104,14 @@ pub fn report(session: &Session<'_>, image: Option<&Source>, show: &Show) -> Res
             // Writing to memory does not fail.
             let _ = tracefile::write(&mut bytes, &coverage);
             String::from_utf8_lossy(&bytes).into_owned()
+        }
+        (Some(coverage), _, _) if show.source => {
+            let listing = Listing {
+                tree: show.tree.as_deref(),
+                has_counts: false,
+                all: show.missed,
+            };
+            listing.text(&coverage)
         }
         (Some(coverage), _, true) => {
             let json = cov_print::json(&coverage, 1, Style::default(), &[]);
