@@ -57,6 +57,9 @@ pub fn check_function<R>(
             };
             if at == place {
                 current = Some((insn, is_probed));
+                if is_type_check(code.get(at..).unwrap_or_default()) {
+                    break Err(Refusal::Bug);
+                }
                 break rules.check(&insn, start, at, is_probed);
             }
             current = None;
@@ -83,6 +86,12 @@ fn decode(
         }
     }
     Some((Insn::decode(rest).ok()?, false))
+}
+
+/// Returns true for `mov $type,%r10d` before `add -4(%reg),%r10d`: the check of an indirect call.
+/// The kernel finds it by its bytes when it reports a failure.
+fn is_type_check(code: &[u8]) -> bool {
+    matches!(code, [0x41, 0xba, _, _, _, _, 0x44 | 0x45, 0x03, ..])
 }
 
 impl<R> Rules<'_, R> {
@@ -169,6 +178,16 @@ mod tests {
             check(&[0x0f, 0x1f, 0x40, 0xd6, 0xc3], &[0, 4], &[], None),
             [Err(LandingPad), Ok(0xc3)]
         );
+    }
+
+    #[test]
+    fn type_checks() {
+        // mov $1,%r10d; add -4(%r11),%r10d; je; mov $1,%r10d; ret
+        let code = [
+            0x41, 0xba, 1, 0, 0, 0, 0x45, 0x03, 0x53, 0xfc, 0x74, 2, 0x41, 0xba, 1, 0, 0, 0, 0xc3,
+        ];
+        let expected = [Err(Refusal::Bug), Ok(0x74), Ok(0x41)];
+        assert_eq!(check(&code, &[0, 10, 12], &[], None), expected);
     }
 
     #[test]

@@ -15,6 +15,18 @@ const NAMES: &[&[u8]] = &[
     b"kgdb_ll_trap",
     b"__kgdb_notify",
     b"kgdb_handle_exception",
+    // The entry calls back the tracers of latencies while they sample.
+    b"trace_hwlat_callback",
+    b"trace_osnoise_callback",
+    b"trace_clock_local",
+    b"sched_clock",
+    // Page tables without the memory of a session, and after a resume from a disk the segments of
+    // another kernel, until `restore_processor_state()`.
+    b"machine_real_restart",
+    b"load_trampoline_pgtable",
+    b"create_image",
+    b"hibernation_snapshot",
+    b"swsusp_arch_suspend",
     // After these no breakpoint can be handled.
     b"machine_kexec",
     b"load_segments",
@@ -47,6 +59,7 @@ mod tests {
         assert!(has(b"__rcu_read_unlock"));
         assert!(has(b"rcu_read_unlock_special.isra.0"));
         assert!(!has(b"__rcu_read_unlock_not"));
+        assert!(has(b"trace_hwlat_callback") && has(b"create_image.cold"));
         assert!(!has(b"vfs_read"));
         assert!(!has(b""));
         assert!(has(b"_RNvCs1_12ferro_ftrace4call") && !has(b"_RNvCs1_6kernel4init"));
