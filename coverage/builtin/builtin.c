@@ -64,7 +64,9 @@ int ferro_coverage_text_get(unsigned long addr, struct ferro_coverage_text *text
 	}
 	guard(rcu)();
 	mod = __module_text_address(addr);
-	if (!mod || !within_module_mem_type(addr, mod, MOD_TEXT) || !try_module_get(mod))
+	/* The tables of a module that is still being loaded are sorted. */
+	if (!mod || mod->state != MODULE_STATE_LIVE || !within_module_mem_type(addr, mod, MOD_TEXT) ||
+	    !try_module_get(mod))
 		return -ENOENT;
 	text->mod = mod;
 	text->start = (unsigned long)mod->mem[MOD_TEXT].base;

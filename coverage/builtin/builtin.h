@@ -31,7 +31,7 @@ int ferro_coverage_init(void);
 
 /*
  * Finds the text with an address, and takes a reference to its module. Returns 0; -ENOENT if there
- * is none, or if the module is being unloaded.
+ * is none, or if the module is being loaded or unloaded.
  */
 int ferro_coverage_text_get(unsigned long addr, struct ferro_coverage_text *text);
 void ferro_coverage_text_put(const struct ferro_coverage_text *text);

@@ -5,7 +5,9 @@
  * Contexts: queueing any, NMI included; the rest process.
  */
 #include <linux/atomic.h>
+#include <linux/cpumask.h>
 #include <linux/irq_work.h>
+#include <linux/smp.h>
 #include <linux/workqueue.h>
 
 #include "worker.h"
@@ -37,11 +39,19 @@ void ferro_coverage_worker_begin(void)
 	WRITE_ONCE(is_on, true);
 }
 
-notrace void ferro_coverage_worker_ask(bool now)
+notrace bool ferro_coverage_worker_ask(bool now)
 {
+	/*
+	 * On a CPU that dies, nothing executes the work after the flush of its queue. That queue would
+	 * stay non-empty, so that no later work would raise an interrupt there. A CPU that comes up
+	 * has no APIC yet.
+	 */
+	if (!cpu_online(raw_smp_processor_id()))
+		return false;
 	if (now)
 		atomic_set(&is_urgent, 1);
 	irq_work_queue(&irq_work);
+	return true;
 }
 
 void ferro_coverage_worker_end(void)

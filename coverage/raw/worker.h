@@ -7,8 +7,11 @@
 
 /* Lets the work item run. Context: process. */
 void ferro_coverage_worker_begin(void);
-/* Queues the work item, now or within a tick. Context: any, NMI included. */
-void ferro_coverage_worker_ask(bool now);
+/*
+ * Queues the work item, now or within a tick. Returns false on a CPU that is not online, where that
+ * is not possible. Context: any, NMI included.
+ */
+bool ferro_coverage_worker_ask(bool now);
 /* Waits for the work item, which does nothing afterwards. Context: process; sleeps. */
 void ferro_coverage_worker_end(void);
 

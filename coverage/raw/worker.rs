@@ -23,7 +23,7 @@ static REPEATS: AtomicUsize = AtomicUsize::new(0);
 extern "C" {
     // All of `worker.h`.
     fn ferro_coverage_worker_begin();
-    fn ferro_coverage_worker_ask(now: bool);
+    fn ferro_coverage_worker_ask(now: bool) -> bool;
     fn ferro_coverage_worker_end();
 }
 
@@ -52,15 +52,24 @@ impl Drop for Worker {
 /// The first hit of all asks for it soon, so that more can be removed at once; a place that is hit
 /// again and again asks for it now. The functions that are called for this may have breakpoints:
 /// their hits find the flag set, or the number exceeded, and do not call them again.
+///
+/// A CPU that is not online cannot ask. A later hit on another CPU does it, in another page, or as
+/// a repeated one.
 #[inline]
 pub(super) fn note_hit(is_queued: bool, is_first: bool) {
     if is_queued && !IS_ASKED.swap(true, SeqCst) {
         // SAFETY: No requirement; without a worker the work item does nothing.
-        unsafe { ferro_coverage_worker_ask(false) };
+        let is_asked = unsafe { ferro_coverage_worker_ask(false) };
+        if !is_asked {
+            IS_ASKED.store(false, SeqCst);
+        }
     }
     if !is_first && REPEATS.fetch_add(1, Relaxed) == URGENT {
         // SAFETY: As above, no requirement.
-        unsafe { ferro_coverage_worker_ask(true) };
+        let is_asked = unsafe { ferro_coverage_worker_ask(true) };
+        if !is_asked {
+            REPEATS.store(0, Relaxed);
+        }
     }
 }
 
