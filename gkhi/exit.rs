@@ -89,7 +89,7 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
     }
 
     /// Pins an exit that other code relies on. A pinned exit is called even if an exit before it
-    /// has ended the dispatch. Debugfs can neither arm nor disarm it.
+    /// has ended the dispatch, except on a hook of engines. Debugfs can neither arm nor disarm it.
     pub fn pinned(self) -> Self {
         Self {
             is_pinned: true,
@@ -115,7 +115,8 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
         let exit = KBox::new(exit, GFP_KERNEL)?;
         let mut parts = parts_of::<H, C, E>(&exit);
         if self.is_pinned {
-            parts.pin();
+            // A trap that an exit has handled is over: its registers belong to other code now.
+            parts.pin(!H::ENGINE);
         }
         // Allocated before the registration, so that the drop cannot fail.
         let mut release = DeferredRelease::new().map_err(|_| Error::NoMemory)?;
@@ -173,7 +174,8 @@ impl<H: Open, C: Entry> Builder<'_, H, C> {
 
 impl<H: Spec, C: Entry> Builder<'_, H, C> {
     /// Registers and pins the exit of an engine on a hook where an exit can break the kernel. The
-    /// promise of the engine covers this exit.
+    /// promise of the engine covers this exit. The hook does not call it for an event that an exit
+    /// before it has handled.
     ///
     /// Context and errors: as for [`Builder::register`].
     #[track_caller]

@@ -77,7 +77,7 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     // deregistered, which waits for the calls.
     let mut parts = unsafe { Parts::new(function, condition, record.data, pointer) };
     if record.flags & PINNED != 0 {
-        parts.pin();
+        parts.pin(true);
     }
     let (id, _) = register::register(&NewExit {
         hook,

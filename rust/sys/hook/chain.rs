@@ -182,8 +182,8 @@ impl Chain {
     }
 }
 
-/// Calls the pinned exits after the exit that has ended a dispatch. Their answers and their return
-/// values are ignored.
+/// Calls the exits after the one that has ended a dispatch, if they are called anyway. Ignores
+/// their answers and their return values.
 ///
 /// # Safety
 ///
@@ -198,7 +198,7 @@ unsafe fn end(by: &Exit, rest: &[Arc<Exit>], mut p: [c_ulong; PARAMS_MAX], has_r
     if let ([.., value], true) = (&mut p, has_return) {
         *value = (&raw mut unused).expose_provenance();
     }
-    for exit in rest.iter().filter(|e| e.is_pinned()) {
+    for exit in rest.iter().filter(|e| e.is_called_anyway()) {
         // SAFETY: By the rules of this function.
         unsafe { exit.call::<PARAMS_MAX>(p) };
     }

@@ -155,7 +155,7 @@ pub struct Exit {
     real: ExitFn,
     chained: *mut usize,
     left: *mut usize,
-    pinned: bool,
+    called_anyway: bool,
     counters: Arc<Counters>,
 }
 
@@ -174,6 +174,7 @@ pub struct Parts {
     function: ExitFn,
     condition: Condition,
     pinned: bool,
+    called_anyway: bool,
     counts_left: bool,
     data: *mut c_void,
     record: *mut bindings::gkh_record,
@@ -203,6 +204,7 @@ impl Parts {
             function,
             condition,
             pinned: false,
+            called_anyway: false,
             counts_left: false,
             data,
             record,
@@ -215,9 +217,11 @@ impl Parts {
         self.counts_left = true;
     }
 
-    /// Pins the exit: it is called even if an exit before it has ended the dispatch.
-    pub fn pin(&mut self) {
+    /// Pins the exit: debugfs cannot change it. If `called_anyway`, it is called even if an exit
+    /// before it has ended the dispatch.
+    pub fn pin(&mut self, called_anyway: bool) {
         self.pinned = true;
+        self.called_anyway = called_anyway;
     }
 
     /// Returns true if the exit is pinned.
@@ -261,7 +265,7 @@ impl Exit {
             real: parts.function,
             chained: counters.chained.as_ptr(),
             left: counters.left.as_ptr(),
-            pinned: parts.pinned,
+            called_anyway: parts.called_anyway,
             counters,
         }
     }
@@ -280,8 +284,8 @@ impl Exit {
         core::ptr::from_ref(self).cast()
     }
 
-    pub(super) fn is_pinned(&self) -> bool {
-        self.pinned
+    pub(super) fn is_called_anyway(&self) -> bool {
+        self.called_anyway
     }
 
     /// Counts a dispatch that it has ended before other exits.
