@@ -250,6 +250,8 @@ EXPORT_SYMBOL_GPL(register_kprobe_fault);
 EXPORT_SYMBOL_GPL(unregister_kprobe);
 EXPORT_SYMBOL_GPL(register_kprobes);
 EXPORT_SYMBOL_GPL(unregister_kprobes);
+/* For live coverage. */
+EXPORT_SYMBOL_GPL(get_kprobe);
 EXPORT_SYMBOL_GPL(enable_kprobe);
 EXPORT_SYMBOL_GPL(disable_kprobe);
 EXPORT_SYMBOL_GPL(register_kretprobe);
