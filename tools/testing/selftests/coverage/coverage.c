@@ -13,7 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/ferrotrace_coverage.h>
@@ -21,6 +25,7 @@
 #define DIR "/sys/kernel/debug/ferrotrace_coverage/"
 #define CALL "/sys/module/coverage_target/parameters/call"
 #define ADDRESS "/sys/module/coverage_target/parameters/address"
+#define BLOCKS "/sys/module/coverage_target/parameters/blocks"
 #define TARGET_SIZE 18
 #define MOST 65536
 
@@ -103,6 +108,20 @@ static int add(int fd, uint64_t base, const uint32_t *offsets, uint32_t count)
 	error = write(fd, places, len) == (ssize_t)len ? 0 : errno;
 	free(places);
 	return error;
+}
+
+/* Writes places in as many writes as they take. */
+static void add_places(int fd, uint64_t base, const uint32_t *offsets, uint32_t count)
+{
+	uint32_t most = (FERROTRACE_COVERAGE_WRITE_MAX - sizeof(struct ferrotrace_coverage_places)) / sizeof(*offsets);
+
+	while (count) {
+		uint32_t some = count < most ? count : most;
+
+		EXPECT(add(fd, base, offsets, some) == 0);
+		offsets += some;
+		count -= some;
+	}
 }
 
 /* Writes all addresses of a function, also those between instructions. Returns their number. */
@@ -252,14 +271,17 @@ static void refused(void)
 		{ "__SCT__cond_resched", 0, FERROTRACE_COVERAGE_NAMED },
 		{ "load_current_idt", 4, FERROTRACE_COVERAGE_NAMED },
 		{ "machine_kexec", 9, FERROTRACE_COVERAGE_OWN },
-		{ "vfs_read", 0, FERROTRACE_COVERAGE_LANDING_PAD },
-		{ "vfs_read", 4, FERROTRACE_COVERAGE_FTRACE },
-		{ "vfs_read", 5, FERROTRACE_COVERAGE_NOT_INSTRUCTION },
 		{}
 	};
 	uint64_t start, end;
 	size_t i;
 
+	find("vfs_read", &start, &end);
+	/* The call of ftrace is after the landing pad, on a kernel that has them. */
+	if (state_of(start) == FERROTRACE_COVERAGE_LANDING_PAD)
+		start += 4;
+	EXPECT(state_of(start) == FERROTRACE_COVERAGE_FTRACE);
+	EXPECT(state_of(start + 1) == FERROTRACE_COVERAGE_NOT_INSTRUCTION);
 	for (i = 0; cases[i].function; i++) {
 		int state;
 
@@ -289,31 +311,103 @@ static void hold(void)
 	pause();
 }
 
-/* Prints the code of the named functions, from /proc/kcore. */
-static void code(void)
+/* Reads code from /proc/kcore. */
+static uint8_t *read_code(uint64_t start, size_t size)
 {
-	static uint8_t bytes[MOST];
-	uint64_t start, end;
+	int fd = open("/proc/kcore", O_RDONLY), i;
+	uint8_t *bytes = malloc(size);
 	Elf64_Ehdr header;
 	Elf64_Phdr part;
-	int fd = open("/proc/kcore", O_RDONLY), i;
 
 	EXPECT(pread(fd, &header, sizeof(header), 0) == sizeof(header));
+	for (i = 0; i < header.e_phnum; i++) {
+		EXPECT(pread(fd, &part, sizeof(part), header.e_phoff + i * sizeof(part)) == sizeof(part));
+		if (part.p_type == PT_LOAD && start >= part.p_vaddr && start + size <= part.p_vaddr + part.p_memsz)
+			break;
+	}
+	EXPECT(i < header.e_phnum);
+	EXPECT(pread(fd, bytes, size, part.p_offset + start - part.p_vaddr) == (ssize_t)size);
+	close(fd);
+	return bytes;
+}
+
+/* Prints the code of the named functions. */
+static void code(void)
+{
+	uint64_t start, end;
+	uint8_t *bytes;
+	size_t i;
+
 	for (; *names; names++) {
-		EXPECT(find(*names, &start, &end) && end - start <= MOST);
-		for (i = 0; i < header.e_phnum; i++) {
-			EXPECT(pread(fd, &part, sizeof(part), header.e_phoff + i * sizeof(part)) == sizeof(part));
-			if (part.p_type == PT_LOAD && start >= part.p_vaddr && end <= part.p_vaddr + part.p_memsz)
-				break;
-		}
-		EXPECT(i < header.e_phnum);
-		EXPECT(pread(fd, bytes, end - start, part.p_offset + start - part.p_vaddr) == (ssize_t)(end - start));
+		EXPECT(find(*names, &start, &end));
+		bytes = read_code(start, end - start);
 		printf("%s ", *names);
-		for (i = 0; i < (int)(end - start); i++)
+		for (i = 0; i < end - start; i++)
 			printf("%02x", bytes[i]);
 		puts("");
+		free(bytes);
 	}
+}
+
+/* Stores distances from 0, so far apart. Returns their number. */
+static uint32_t steps(uint32_t *offsets, uint32_t size, uint32_t apart)
+{
+	uint32_t count, at;
+
+	for (count = 0, at = 0; at < size; at += apart)
+		offsets[count++] = at;
+	return count;
+}
+
+/* Finds the kernel's text, with room for an offset of each byte. */
+static uint32_t *kernel_text(uint64_t *start, uint32_t *size)
+{
+	uint64_t end, unused;
+
+	if (!find("_stext", start, &unused) || !find("_etext", &end, &unused)) {
+		printf("no text\n");
+		exit(1);
+	}
+	*size = end - *start;
+	return malloc(*size * sizeof(uint32_t));
+}
+
+/*
+ * Arms instructions in all of the kernel's text, prints "armed", and waits for SIGTERM. Afterwards the text must be as
+ * before, except instructions that are never armed and that the kernel has patched.
+ */
+static void text(void)
+{
+	uint8_t *before, *after, *states;
+	uint32_t *offsets, size, count, i;
+	uint64_t start;
+	sigset_t end;
+	int fd, got;
+
+	sigemptyset(&end);
+	sigaddset(&end, SIGTERM);
+	sigprocmask(SIG_BLOCK, &end, NULL);
+	offsets = kernel_text(&start, &size);
+	before = read_code(start, size);
+	count = steps(offsets, size, 64);
+	fd = begin();
+	add_places(fd, start, offsets, count);
+	EXPECT(control("arm\n") == 0);
+	puts("armed");
+	fflush(stdout);
+	sigwait(&end, &got);
+	states = malloc(count);
+	EXPECT(pread(fd, states, count, 0) == count);
 	close(fd);
+	after = read_code(start, size);
+	for (i = 0; i < size; i++) {
+		bool is_place = i % 64 == 0 && states[i / 64] <= FERROTRACE_COVERAGE_HIT;
+
+		if (before[i] != after[i] && (is_place || after[i] == 0xcc)) {
+			printf("_stext+%#x: %02x, now %02x\n", i, before[i], after[i]);
+			failed = 1;
+		}
+	}
 }
 
 /* Calls the functions of the storm, in a process of its own: a child would inherit the session. */
@@ -368,6 +462,140 @@ static void storm(void)
 	}
 }
 
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000UL + time.tv_nsec;
+}
+
+static uint64_t free_memory(void)
+{
+	return sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+/* Makes 20,000 system calls. */
+static void work(void)
+{
+	int ends[2], fd, i;
+	struct stat st;
+	char bytes[64];
+	void *page;
+
+	EXPECT(pipe(ends) == 0);
+	for (i = 0; i < 2000; i++) {
+		fd = open("/proc/self/stat", O_RDONLY);
+		EXPECT(read(fd, bytes, sizeof(bytes)) == sizeof(bytes));
+		lseek(fd, 0, SEEK_SET);
+		close(fd);
+		stat("/tmp", &st);
+		EXPECT(write(ends[1], bytes, sizeof(bytes)) == sizeof(bytes));
+		EXPECT(read(ends[0], bytes, sizeof(bytes)) == sizeof(bytes));
+		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		*(volatile char *)page = 1;
+		munmap(page, 4096);
+		syscall(SYS_getppid);
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* Executes the 4000 blocks of the module, and no other system call until the worker has removed their breakpoints. */
+static void blocks(void)
+{
+	volatile int i;
+
+	EXPECT(put(BLOCKS, "1") == 0);
+	for (i = 0; i < 10000000; i++)
+		;
+}
+
+static uint64_t timed(void (*run)(void))
+{
+	uint64_t start = now();
+
+	run();
+	return now() - start;
+}
+
+static void arm(void)
+{
+	EXPECT(control("arm\n") == 0);
+}
+
+static void disarm(void)
+{
+	EXPECT(control("disarm\n") == 0);
+}
+
+/*
+ * Prints costs, in a guest where a nanosecond is an instruction. The places are instructions that the module accepts, as many
+ * as the text has basic blocks: every 20 bytes.
+ */
+static void bench(void)
+{
+	enum { APART = 20, CHUNK = 1 << 21, BLOCKS_COUNT = 4000, BLOCK_SIZE = 24, FIRST_BLOCK = 8 };
+	uint32_t *offsets, *all, size, count = 0, next = 0, at, i, some;
+	uint64_t start, of_blocks, before, without, with, hits, armed;
+	uint8_t *states = malloc(CHUNK);
+	FILE *file = fopen(BLOCKS, "r");
+	int fd;
+
+	offsets = kernel_text(&start, &size);
+	all = malloc(CHUNK * sizeof(*all));
+	for (at = 0; at < size; at += CHUNK) {
+		some = size - at < CHUNK ? size - at : CHUNK;
+		steps(all, some, 1);
+		fd = begin();
+		add_places(fd, start + at, all, some);
+		EXPECT(pread(fd, states, some, 0) == some);
+		close(fd);
+		for (i = 0; i < some; i++)
+			if (states[i] == FERROTRACE_COVERAGE_NOT_HIT && at + i >= next) {
+				offsets[count++] = at + i;
+				next = at + i + APART;
+			}
+	}
+	fd = begin();
+	before = free_memory();
+	with = now();
+	add_places(fd, start, offsets, count);
+	printf("none 0\nplaces %u\nadd %lu\n", count, (now() - with) / count);
+	printf("memory %lu\n", (before - free_memory()) / count);
+	EXPECT(file && fscanf(file, "%lx", &of_blocks) == 1);
+	for (i = 0; i < BLOCKS_COUNT; i++)
+		all[i] = FIRST_BLOCK + i * BLOCK_SIZE;
+	add_places(fd, of_blocks, all, BLOCKS_COUNT);
+
+	work();
+	without = timed(work);
+	with = timed(arm);
+	armed = status("armed");
+	printf("arm_all %lu\narm %lu\n", with, with / armed);
+	with = timed(work);
+	hits = status("hit");
+	printf("first_hit_calls %lu\n", (with - without) / hits);
+	for (i = 0; i < 3; i++)
+		work();
+	hits = status("hit");
+	with = timed(work);
+	printf("calls %lu\ncalls_again %lu\nhit_again %lu\n", without, with, status("hit") - hits);
+	printf("calls_more %lu\n", with < without ? 0 : (with - without) * 1000000 / without);
+
+	EXPECT(put(BLOCKS, "0") == 0);
+	sleep(1);
+	hits = status("hit");
+	with = timed(blocks);
+	hits = status("hit") - hits;
+	EXPECT(hits >= BLOCKS_COUNT);
+	without = timed(blocks);
+	printf("blocks_hit %lu\nfirst_hit %lu\n", hits, (with - without) / hits);
+	armed = status("armed");
+	printf("disarm %lu\n", timed(disarm) / armed);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -375,7 +603,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "exact", exact }, { "errors", errors }, { "refused", refused }, { "storm", storm },
-		{ "hold", hold }, { "code", code }, {}
+		{ "hold", hold }, { "code", code }, { "text", text }, { "bench", bench }, {}
 	};
 	size_t i;
 
@@ -386,6 +614,6 @@ int main(int argc, char **argv)
 			cases[i].run();
 			return failed;
 		}
-	fprintf(stderr, "usage: coverage exact|errors|refused | storm ROUNDS | hold|code FUNCTION...\n");
+	fprintf(stderr, "usage: coverage exact|errors|refused|text|bench | storm ROUNDS | hold|code FUNCTION...\n");
 	return 2;
 }

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Live coverage: the kernel's part. Run as root in a guest; arguments choose cases by the start of their names. Prints KTAP.
+#
+#   run.sh bench    prints the figures of tools/testing/bench/coverage instead
+#
 # Functions are called by check().
 #
 # shellcheck disable=SC2317,SC2329
@@ -22,10 +25,15 @@ mountpoint -q $TRACING || mount -t tracefs tracefs $TRACING
 
 # Reading /proc/kallsyms takes seconds.
 export COVERAGE_SYMBOLS=$work/symbols
-grep -v '\[' /proc/kallsyms | LC_ALL=C sort | awk -v names="$FUNCTIONS $STORM exc_int3 asm_exc_int3 kprobe_int3_handler __SCT__cond_resched load_current_idt machine_kexec" '
+grep -v '\[' /proc/kallsyms | LC_ALL=C sort | awk -v names="$FUNCTIONS $STORM exc_int3 asm_exc_int3 kprobe_int3_handler __SCT__cond_resched load_current_idt machine_kexec _stext _etext" '
 	BEGIN { split(names, list, " "); for (i in list) wanted[list[i]] = 1 }
 	name && $1 != start { print name, start, $1; name = "" }
 	$3 in wanted { name = $3; start = $1 }' >"$COVERAGE_SYMBOLS"
+
+if [ "${1:-}" = bench ]; then
+	"$BUILD/coverage" bench
+	exit
+fi
 
 # one NAME CMD...: a check, if it was asked for.
 one() {
@@ -50,8 +58,9 @@ after() {
 clean_up() { release 2>/dev/null; }
 
 # hold FUNCTION...: arms functions, as $holder. release: ends that.
-hold() {
-	"$BUILD/coverage" hold "$@" >"$work/held" &
+hold() { holding hold "$@"; }
+holding() {
+	"$BUILD/coverage" "$@" >"$work/held" &
 	holder=$!
 	while ! grep -q armed "$work/held"; do kill -0 "$holder" || return 1; sleep 0.1; done
 }
@@ -59,6 +68,27 @@ release() {
 	kill "$holder"
 	wait "$holder" 2>/dev/null
 	true
+}
+
+# with_text CMD...: runs CMD while all of the kernel's text is armed, and is executed. At the end the text is as before, and the
+# worker still removes breakpoints.
+with_text() {
+	local status=0 busy
+	holding text || return 1
+	rm -f "$work/done"
+	while [ ! -e "$work/done" ]; do cat /proc/version; done >"$work/read" &
+	busy=$!
+	"$@" || status=1
+	echo reset >$DEBUGFS/ferrotrace_coverage/control || status=1
+	sleep 0.5
+	: >"$work/done"
+	wait $busy
+	sleep 0.2
+	cat $DEBUGFS/ferrotrace_coverage/control
+	[ "$(field hit)" -gt 500 ] || status=1
+	kill "$holder"
+	wait "$holder" || { cat "$work/held"; status=1; }
+	return $status
 }
 field() { sed -n "s/.*\b$1=\([0-9]*\).*/\1/p" $DEBUGFS/ferrotrace_coverage/control | head -n 1; }
 
@@ -112,28 +142,95 @@ tracers() {
 }
 
 probe() { echo "$1" >>$TRACING/kprobe_events; }
+# traced EVENT...: reads a file, and tells events that were not traced. Tracing is off while the trace is read: that would make events.
+traced() {
+	local status=0 event
+	: >$TRACING/trace
+	echo 1 >$TRACING/tracing_on
+	cat /proc/version >"$work/read"
+	echo 0 >$TRACING/tracing_on
+	for event in "$@"; do grep -q "$event:" $TRACING/trace || { echo "no $event"; status=1; }; done
+	echo 1 >$TRACING/tracing_on
+	return $status
+}
+# second: the offset of a function's second instruction after a landing pad, which not all kernels have, and the call of ftrace.
+second() { case $("$BUILD/coverage" code vfs_read) in "vfs_read f30f1efa"*) echo 9 ;; *) echo 5 ;; esac }
 
 # Kprobes before, during and after: at entries, at returns, and at instructions.
 kprobes() {
-	local status=0
-	probe 'p:cov_before vfs_read+9' && probe 'r:cov_return ksys_read' || return 1
+	local status=0 second
+	[ -e $TRACING/kprobe_events ] || { skip="no CONFIG_KPROBE_EVENTS"; return; }
+	second=$(second)
+	# The code after a jump of the Rust engine is not decoded.
+	echo 0 >/proc/sys/debug/kprobes-optimization || return 1
+	probe "p:cov_before vfs_read+$second" && probe 'r:cov_return ksys_read' || return 1
 	echo 1 >$TRACING/events/kprobes/enable
 	# shellcheck disable=SC2086
 	hold $FUNCTIONS || return 1
 	[ "$(field kprobe)" -ge 1 ] || status=1
-	probe 'p:cov_entry rw_verify_area' || status=1
+	probe 'p:cov_entry vfs_write' || status=1
 	echo 1 >$TRACING/events/kprobes/cov_entry/enable
-	: >$TRACING/trace
-	cat /proc/version >"$work/read"
-	for event in cov_before cov_return cov_entry; do grep -q "$event:" $TRACING/trace || { echo "no $event"; status=1; }; done
+	traced cov_before cov_return cov_entry || status=1
 	[ "$(field hit)" -gt 50 ] || status=1
 	release
-	probe 'p:cov_after ksys_read+9' && echo 1 >$TRACING/events/kprobes/cov_after/enable && cat /proc/version >"$work/read" || status=1
-	grep -q cov_after: $TRACING/trace || status=1
+	probe "p:cov_after ksys_read+$second" && echo 1 >$TRACING/events/kprobes/cov_after/enable && traced cov_after || status=1
 	echo 0 >$TRACING/events/kprobes/enable
 	echo >$TRACING/kprobe_events
+	echo 1 >/proc/sys/debug/kprobes-optimization
 	return $status
 }
 
-for test in exact errors refused_places killed unload tracers kprobes reload storm; do one $test $test; done
+# Kprobes and tracers of returns come and go in armed functions.
+probe_storm() {
+	local round status=0 second
+	[ -e $TRACING/kprobe_events ] || { skip="no CONFIG_KPROBE_EVENTS"; return; }
+	second=$(second)
+	# shellcheck disable=SC2086
+	hold $FUNCTIONS || return 1
+	for ((round = 0; round < $(storm_rounds 40); round++)); do
+		probe 'p:cov_entry vfs_read' && probe 'r:cov_return ksys_read' || return 1
+		# One is inside a function, and refused if a breakpoint is before it.
+		probe "p:cov_inside rw_verify_area+$second" 2>/dev/null
+		echo 1 >$TRACING/events/kprobes/enable
+		echo reset >$DEBUGFS/ferrotrace_coverage/control
+		traced cov_entry cov_return || { echo "in round $round"; status=1; }
+		echo 0 >$TRACING/events/kprobes/enable
+		echo >$TRACING/kprobe_events
+	done
+	[ "$(field hit)" -gt 50 ] || status=1
+	release
+	return $status
+}
+
+# One exit handles a trap, also where that of the engine of kprobes is called after ours.
+order() {
+	lsmod | grep -q '^rust_kprobes ' || { skip="the engine of kprobes is no module"; return; }
+	rmmod ferrotrace_coverage rust_kprobes && load_ours ferrotrace_coverage rust_kprobes && storm
+}
+
+# A module with armed blocks is unloaded and loaded again, while its code is executed and other modules come and go.
+unload_storm() {
+	local _
+	for _ in $(seq "$(storm_rounds 50)"); do
+		hold coverage_target || return 1
+		echo 3 >/sys/module/coverage_target/parameters/call && rmmod coverage_target || return 1
+		[ "$(field armed)" = 0 ] && load_file "$BUILD/module/coverage_target.ko" || return 1
+		release
+	done
+}
+
+# Breakpoints are hit on a CPU that dies, and on one that comes up.
+cpus_come_and_go() {
+	local _ cpu=/sys/devices/system/cpu/cpu1/online
+	for _ in 1 2; do
+		echo 0 >$cpu && echo reset >$DEBUGFS/ferrotrace_coverage/control && echo 1 >$cpu || return 1
+		echo reset >$DEBUGFS/ferrotrace_coverage/control || return 1
+	done
+}
+hotplug() {
+	[ -e /sys/devices/system/cpu/cpu1/online ] || { skip="no CPU can go"; return; }
+	with_text cpus_come_and_go
+}
+
+for test in exact errors refused_places killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug; do one $test $test; done
 finish

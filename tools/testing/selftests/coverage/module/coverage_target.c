@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A function whose instructions the test knows. Writing a number to the parameter "call" calls it,
- * reading it returns the result.
+ * reading it returns the result. Writing a number other than 0 to "blocks" executes a function of many
+ * blocks, reading it returns its address.
  */
 #include <linux/compiler.h>
 #include <linux/linkage.h>
@@ -28,6 +29,26 @@ asm(".pushsection .text\n"
 	"2:	pop %rbx\n"
 	"	" ASM_RET
 	".size coverage_target, . - coverage_target\n"
+	".popsection\n");
+
+long coverage_blocks(long value);
+
+/* Executes 4000 blocks of 24 bytes, unless value is 0: the first begins at 8. */
+asm(".pushsection .text\n"
+	".globl coverage_blocks\n"
+	".type coverage_blocks, @function\n"
+	".balign 16\n"
+	"coverage_blocks:\n"
+	ANNOTATE_NOENDBR
+	"	test %edi, %edi\n"
+	"	{disp32} je 2f\n"
+	"	.rept 4000\n"
+	"	jmp 1f\n"
+	"	.skip 22, 0x90\n"
+	"1:\n"
+	"	.endr\n"
+	"2:	" ASM_RET
+	".size coverage_blocks, . - coverage_blocks\n"
 	".popsection\n");
 
 static long result;
@@ -57,6 +78,24 @@ static int get_address(char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops address_ops = { .get = get_address };
 module_param_cb(address, &address_ops, NULL, 0400);
+
+static int set_blocks(const char *text, const struct kernel_param *param)
+{
+	long value;
+	int err = kstrtol(text, 0, &value);
+
+	if (!err)
+		coverage_blocks(value);
+	return err;
+}
+
+static int get_blocks(char *text, const struct kernel_param *param)
+{
+	return sprintf(text, "%lx\n", (unsigned long)coverage_blocks);
+}
+
+static const struct kernel_param_ops blocks_ops = { .set = set_blocks, .get = get_blocks };
+module_param_cb(blocks, &blocks_ops, NULL, 0600);
 
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("Target of the selftests of live coverage");
