@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! debugfs files of the client: `probes` adds, removes and lists probes, `totals` adds up their
-//! hits, `format` describes their records, and `lost` counts lost ones.
+//! hits, `keep` has them written to memory that survives a reboot, `format` describes their
+//! records, and `lost` counts lost ones.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
 
 use ferro_kprobe_events_core::probe_command::lines;
-use ferro_kprobe_events_core::probe_command::TableCommand;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::fs::uaccess::UserSrc;
@@ -18,7 +18,6 @@ use kernel::sync::Mutex;
 
 use crate::probe::Sink;
 use crate::registry::Probes;
-use crate::totals::Totals;
 
 /// Maximum length of a write in bytes.
 const WRITE_MAX: usize = 1 << 16;
@@ -87,9 +86,14 @@ impl NodeOps for ProbesFile {
     }
 }
 
-/// File `totals`. Each open file has its own tables and probes, until a process closes it.
-pub(crate) struct TotalsFile {
+/// Opens the destination of a session's hits, as its first line says.
+pub(crate) type OpenSink = fn(&[u8]) -> Result<Sink>;
+
+/// File `totals` or `keep`. Each open file has a destination for the hits of the probes that are
+/// added by it.
+pub(crate) struct SessionFile {
     probes: Arc<Probes>,
+    open_sink: OpenSink,
     session: Option<Arc<Session>>,
 }
 
@@ -97,48 +101,54 @@ pub(crate) struct TotalsFile {
 #[pin_data]
 struct Session {
     probes: Arc<Probes>,
+    open_sink: OpenSink,
     #[pin]
-    tables: Mutex<Option<Tables>>,
+    destination: Mutex<Option<Destination>>,
     /// Contents of the tables when their start was last read.
     #[pin]
     text: Mutex<KVVec<u8>>,
 }
 
-/// Tables, with the probes for them. Dropping this removes the probes.
-struct Tables {
+/// Destination of a session's hits. Dropping this removes the probes of tables. The probes of a
+/// channel stay, and keep it open.
+struct Destination {
     probes: Arc<Probes>,
-    totals: Arc<Totals>,
+    sink: Sink,
 }
 
-impl Drop for Tables {
+impl Drop for Destination {
     fn drop(&mut self) {
-        self.probes.remove_of(&self.totals);
+        if let Sink::Totals(totals) = &self.sink {
+            self.probes.remove_of(totals);
+        }
     }
 }
 
-impl TotalsFile {
-    pub(crate) fn new(probes: Arc<Probes>) -> Self {
+impl SessionFile {
+    pub(crate) fn new(probes: Arc<Probes>, open_sink: OpenSink) -> Self {
         Self {
             probes,
+            open_sink,
             session: None,
         }
     }
 }
 
-impl NodeOps for TotalsFile {
+impl NodeOps for SessionFile {
     fn snapshot(&self, _for_reading: bool) -> Result<Option<Self>> {
-        let probes = self.probes.clone();
+        let (probes, open_sink) = (self.probes.clone(), self.open_sink);
         let session = Arc::pin_init(
             pin_init!(Session {
                 probes,
-                tables <- new_mutex!(None),
+                open_sink,
+                destination <- new_mutex!(None),
                 text <- new_mutex!(KVVec::new()),
             }),
             GFP_KERNEL,
         )?;
         Ok(Some(Self {
-            probes: self.probes.clone(),
             session: Some(session),
+            ..Self::new(self.probes.clone(), self.open_sink)
         }))
     }
 
@@ -160,28 +170,32 @@ impl NodeOps for TotalsFile {
 }
 
 impl Session {
-    /// Executes command lines: the first makes the tables, the others are as in `probes`. Returns
-    /// the number of executed bytes.
+    /// Executes command lines: the first opens the destination, the others are as in `probes`.
+    /// Returns the number of executed bytes.
     ///
-    /// Errors: -EINVAL if the first line makes no table, -E2BIG for too large tables, -ENOMEM,
-    /// and the errors of [`Probes::run`].
+    /// Errors: as the destination and [`Probes::run`] have them.
     fn run(&self, text: &[u8]) -> Result<usize> {
-        let mut tables = self.tables.lock();
-        if let Some(Tables { probes, totals }) = &*tables {
-            return probes.run(text, &Sink::Totals(totals.clone()));
+        let mut destination = self.destination.lock();
+        if let Some(Destination { probes, sink }) = &*destination {
+            return probes.run(text, sink);
         }
         let (line, end) = lines(text).next().ok_or(EINVAL)?;
-        let command = TableCommand::parse(line).ok_or(EINVAL)?;
-        let totals = Arc::new(Totals::new(&command)?, GFP_KERNEL)?;
+        let sink = (self.open_sink)(line)?;
         let probes = self.probes.clone();
-        *tables = Some(Tables { probes, totals });
+        *destination = Some(Destination { probes, sink });
         Ok(end)
     }
 
     /// Copies the contents of the tables. A read of the start takes them.
     fn read(&self, to: &mut UserDst) -> Result {
-        let tables = self.tables.lock();
-        let totals = &tables.as_ref().ok_or(EINVAL)?.totals;
+        let destination = self.destination.lock();
+        let Some(Destination {
+            sink: Sink::Totals(totals),
+            ..
+        }) = &*destination
+        else {
+            return Err(EINVAL);
+        };
         let mut text = self.text.lock();
         if to.position() == 0 {
             *text = totals.read()?;

@@ -2,10 +2,10 @@
 
 //! Probes that user space adds and removes; it reads their hits from a fast relay channel.
 //!
-//! debugfs `ferrotrace_kprobe_events/` has `probes`, `totals`, `format`, `lost`, and the files of
-//! the channel. `probes` takes one command a line and lists the probes, `totals` adds up hits by
-//! keys, `format` describes the records. `ferrotrace probe` uses them; see
-//! `Documentation/probes.rst`.
+//! debugfs `ferrotrace_kprobe_events/` has `probes`, `totals`, `keep`, `format`, `lost`, and the
+//! files of the channel. `probes` takes one command a line and lists the probes, `totals` adds up
+//! hits by keys, `keep` adds probes with records that survive a reboot, `format` describes the
+//! records. `ferrotrace probe` uses them; see `Documentation/probes.rst`.
 #![deny(unsafe_code)]
 
 mod debugfs;
@@ -15,6 +15,7 @@ mod probe;
 mod record;
 mod registry;
 mod selection;
+mod sinks;
 mod totals;
 
 use ferro_fast_relay::Channel;
@@ -26,8 +27,9 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use crate::debugfs::FileContent;
+use crate::debugfs::OpenSink;
 use crate::debugfs::ProbesFile;
-use crate::debugfs::TotalsFile;
+use crate::debugfs::SessionFile;
 use crate::registry::Probes;
 
 module! {
@@ -49,12 +51,12 @@ module! {
 }
 
 static FILES: FileTable<Shared<ProbesFile>> = FileTable::new(this_module::<KprobeEvents>());
-static TOTALS: FileTable<Shared<TotalsFile>> = FileTable::new(this_module::<KprobeEvents>());
+static SESSIONS: FileTable<Shared<SessionFile>> = FileTable::new(this_module::<KprobeEvents>());
 
 struct KprobeEvents {
     // In drop order: first the files, then the probes with the channel.
     _files: [File<Shared<ProbesFile>>; 3],
-    _totals: File<Shared<TotalsFile>>,
+    _sessions: [File<Shared<SessionFile>>; 2],
     _probes: Arc<Probes>,
 }
 
@@ -76,10 +78,16 @@ impl kernel::Module for KprobeEvents {
             file(c"format", 0o400, FileContent::Format)?,
             file(c"lost", 0o400, FileContent::Lost)?,
         ];
-        let totals = Shared::new(Ok(TotalsFile::new(probes.clone())))?;
+        let session = |name, open_sink: OpenSink| {
+            let file = Shared::new(Ok(SessionFile::new(probes.clone(), open_sink)))?;
+            dir.file(name, 0o600, &SESSIONS, file)
+        };
         Ok(Self {
             _files: files,
-            _totals: dir.file(c"totals", 0o600, &TOTALS, totals)?,
+            _sessions: [
+                session(c"totals", sinks::open_totals)?,
+                session(c"keep", sinks::open_kept)?,
+            ],
             _probes: probes,
         })
     }

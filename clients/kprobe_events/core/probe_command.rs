@@ -13,6 +13,9 @@
 //! `by KEY,... rows=N words=N [times=1] [value=NAME [classes=1]] [pids=PID,...] [children=1]`: see
 //! [`TableCommand`].
 //!
+//! The first line for a channel in memory that survives a reboot is `in MEMORY as RECORDING`: see
+//! [`KeepCommand`].
+//!
 //! ARGS are the arguments that a hit reads, and the conditions on which it counts: see
 //! [`probe_args`](crate::probe_args).
 
@@ -85,6 +88,29 @@ impl<'a> Command<'a> {
             offset,
             args: Args::parse(rest, kind == Kind::Return)?,
         })
+    }
+}
+
+/// Maximum number of bytes of the text that identifies a recording.
+pub const RECORDING_MAX: usize = 63;
+
+/// A command that opens a channel in memory that survives a reboot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepCommand<'a> {
+    /// Name of the memory on the kernel's command line.
+    pub memory: &'a str,
+    /// Text that identifies the recording; the memory has it.
+    pub recording: &'a str,
+}
+
+impl<'a> KeepCommand<'a> {
+    /// Parses a line, without its end. Returns `None` for other lines.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let line = core::str::from_utf8(line).ok()?.strip_prefix("in ")?;
+        let (memory, recording) = line.split_once(" as ")?;
+        let is_word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        let fits = recording.len() <= RECORDING_MAX;
+        (is_word(memory) && is_word(recording) && fits).then_some(Self { memory, recording })
     }
 }
 
@@ -319,6 +345,25 @@ mod tests {
         assert!(line(NAME_MAX, SYMBOL_MAX));
         assert!(!line(NAME_MAX + 1, 1));
         assert!(!line(1, SYMBOL_MAX + 1));
+    }
+
+    #[test]
+    fn kept() {
+        let parse = |text: &'static str| KeepCommand::parse(text.as_bytes());
+        let kept = parse("in flight as 0-1.2").unwrap();
+        assert_eq!((kept.memory, kept.recording), ("flight", "0-1.2"));
+        for bad in [
+            "in flight",
+            "in  as x",
+            "in a b as x",
+            "in a as ",
+            "in a as x y",
+            "by a",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        let long = format!("in a as {}", "x".repeat(RECORDING_MAX + 1));
+        assert_eq!(KeepCommand::parse(long.as_bytes()), None);
     }
 
     #[test]
