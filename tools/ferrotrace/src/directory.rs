@@ -30,6 +30,7 @@ use nix::sys::stat::mkdirat;
 use nix::unistd::UnlinkatFlags;
 use nix::unistd::geteuid;
 use nix::unistd::symlinkat;
+use nix::unistd::syncfs;
 use nix::unistd::unlinkat;
 use thiserror::Error;
 
@@ -240,6 +241,11 @@ impl Directory {
             }
         }
         Ok(names)
+    }
+
+    /// Waits until all of its file system is on disk.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(syncfs(&self.fd)?)
     }
 
     /// Opens a regular file in it to be read.

@@ -58,7 +58,11 @@ impl MemoryMut for Image {
 
 impl Image {
     fn new() -> Self {
-        let format_bytes = u64::try_from(FORMAT.len()).unwrap();
+        Self::with_format(FORMAT)
+    }
+
+    fn with_format(format: &[u8]) -> Self {
+        let format_bytes = u64::try_from(format.len()).unwrap();
         let layout = Layout::new(Ring::new(256, 4, true).unwrap(), 3, format_bytes).unwrap();
         let bytes = layout.bytes() + 4096;
         let header = Header {
@@ -72,7 +76,7 @@ impl Image {
             n_subbufs: 4,
             overwrite: true,
             format_bytes,
-            format_crc: Crc::new().bytes(FORMAT).finish(),
+            format_crc: Crc::new().bytes(format).finish(),
             name: name("ticks/cpu"),
             release: name("7.3.4-test"),
         };
@@ -83,7 +87,7 @@ impl Image {
         for copy in 0..3 {
             image.put(copy * 512, &header.encode());
         }
-        image.put(layout.format_at(), FORMAT);
+        image.put(layout.format_at(), format);
         for cpu in 0..2 {
             image.store(layout.ctl_at(cpu) + 64, CTL_MAGIC);
         }
@@ -315,6 +319,70 @@ fn a_damaged_description_of_records_is_left_out() {
     assert!(stderr(&output).contains("the text that describes the records is damaged"));
     assert!(!dir.path().join("rec/format").exists());
     assert!(stdout(&output).contains("total  : 3 records"));
+}
+
+/// `record --keep` writes the description of the records to a directory, and its identity to the memory.
+#[test]
+fn the_description_of_a_kept_recording() {
+    let plain = String::from_utf8_lossy(FORMAT).replace("ID: 1", "ID: 0");
+    let image = Image::with_format(format!("recording: some-boot.5\n\n{plain}").as_bytes());
+    image.ticks(0, 0..3);
+    image.seal(Reason::Panic);
+    let (dir, output) = image.recover(&[]);
+    assert!(
+        stderr(&output).contains("--described REC adds them"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(numbers(dir.path()), []);
+
+    let kept = dir.path().join("kept");
+    fs::create_dir(&kept).unwrap();
+    let format = FORMAT.to_vec();
+    let text = String::from_utf8(format).unwrap()
+        + "\tfield:u64 stack[];\toffset:4;\tsize:0;\tsigned:0;\n";
+    fs::write(kept.join("format"), &text).unwrap();
+    fs::write(kept.join("kallsyms"), "ffffffff81000000 T dead_function\n").unwrap();
+    let describe = |boot: &str| {
+        let text = format!(
+            r#"{{"version": 2, "complete": true, "channel": "flight", "name": "cpu", "records": "fast", "method": "kept",
+            "mode": "overwrite", "header": 0, "subbuf_size": null, "n_subbufs": null, "start_unix_ns": 5,
+            "start_monotonic_ns": 5, "host": "dead", "boot_id": "{boot}", "duration_ns": 0, "stop": null, "dropped": null,
+            "cpus": []}}"#
+        );
+        fs::write(kept.join("metadata.json"), text).unwrap();
+    };
+    let described = ["--force", "--described", kept.to_str().unwrap()];
+    describe("another-boot");
+    let output = run(dir.path(), &described);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("describes the recording another-boot.5, and the memory has some-boot.5"),
+        "{said}"
+    );
+    describe("some-boot");
+    let output = run(dir.path(), &described);
+    assert_eq!(stderr(&output), "");
+    assert_eq!(numbers(dir.path()), [(0, 0), (0, 1), (0, 2)]);
+    let rec = dir.path().join("rec");
+    assert!(rec.join("kallsyms").exists());
+    let metadata: Value =
+        serde_json::from_slice(&fs::read(rec.join("metadata.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&metadata["boot_id"], &metadata["host"]),
+        (&"some-boot".into(), &"dead".into())
+    );
+    // The memory of another client.
+    let image = Image::new();
+    image.seal(Reason::Panic);
+    let (dir, output) = image.recover(&described);
+    assert!(
+        stderr(&output).contains("and the memory has none of \"record --keep\""),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!dir.path().join("rec").exists());
 }
 
 #[test]

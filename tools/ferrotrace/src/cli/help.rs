@@ -42,6 +42,7 @@ pub const RECORD: &str = "\
 Examples:
   ferrotrace record 'sched:*' -o rec -d 2s
   ferrotrace record 'vfs_read count' -o rec -- ls -R /usr
+  ferrotrace record --keep -o kept 'do_sys_openat2 filename'
   ferrotrace record relay:/sys/kernel/debug/ferrotrace_blktrace/cpu -o rec";
 
 pub const SHOW: &str = "\
@@ -66,6 +67,7 @@ pub const RECOVER: &str = "\
 Examples:
   ferrotrace recover flight -o rec
   ferrotrace recover flight -o rec --sealed --drop
+  ferrotrace recover ferrotrace --described kept -o rec
   ferrotrace recover --image memory.copy -o rec";
 
 pub const COV: &str = "\

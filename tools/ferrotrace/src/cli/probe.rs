@@ -361,7 +361,7 @@ impl StackOf {
 }
 
 /// Has probes read stacks.
-fn add_stacks(specs: &mut [Spec], of: Option<StackOf>) {
+pub(super) fn add_stacks(specs: &mut [Spec], of: Option<StackOf>) {
     for spec in specs {
         for name in of.map_or(&[][..], StackOf::names) {
             spec.add_stack(name);
@@ -429,7 +429,7 @@ fn add(kernel: &Kernel, wanted: &[Wanted]) -> Result<Vec<String>> {
 }
 
 /// Warns of functions that match a pattern, and that the kernel refuses.
-fn warn_of_refused(refused: &[Error]) {
+pub(super) fn warn_of_refused(refused: &[Error]) {
     match refused {
         [] => (),
         [one] => warn(&format!("a function that matches has no probe: {one}")),

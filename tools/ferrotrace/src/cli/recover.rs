@@ -38,6 +38,9 @@ pub struct RecoverArgs {
     /// none.
     #[arg(long)]
     sealed: bool,
+    /// The directory that "record --keep" wrote, with the names and arguments of the probes.
+    #[arg(long, value_name = "REC")]
+    described: Option<PathBuf>,
     /// When the recording is written, give up what is in the memory.
     #[arg(long, conflicts_with = "image")]
     drop: bool,
@@ -67,6 +70,7 @@ impl RecoverArgs {
             sealed: self.sealed,
             // A copy can be of any.
             host: self.image.is_none().then(this_host).flatten(),
+            described: self.described,
         };
         let what = self
             .image

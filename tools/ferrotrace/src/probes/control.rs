@@ -35,15 +35,16 @@ const WRITE_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub struct Control {
     dir: PathBuf,
-    /// Open file of tables, which takes commands instead of the file of probes.
-    totals: Option<Rc<File>>,
+    /// Open file of tables, or of a channel in reserved memory, which takes commands instead of the
+    /// file of probes.
+    session: Option<Rc<File>>,
 }
 
 impl Control {
     /// Names the directory. Nothing is opened yet.
     pub fn new(dir: PathBuf) -> Self {
-        let totals = None;
-        Self { dir, totals }
+        let session = None;
+        Self { dir, session }
     }
 
     /// Makes tables for the probes that are added from now on, by the module's command. Returns
@@ -70,9 +71,45 @@ impl Control {
         let file = Rc::new(file);
         let control = Self {
             dir: self.dir.clone(),
-            totals: Some(file.clone()),
+            session: Some(file.clone()),
         };
         Ok(Some((control, file)))
+    }
+
+    /// Opens a channel in reserved memory for the hits of the probes that are added from now on. Its
+    /// description has `recording`.
+    pub fn keep(&self, memory: &str, recording: &str) -> Result<Self> {
+        let path = self.dir.join("keep");
+        let mut file = match File::options().write(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path().exists() => {
+                return Err(Error::NoKeep);
+            }
+            other => other.map_err(|error| self.refused("open", error))?,
+        };
+        file.write_all(format!("in {memory} as {recording}\n").as_bytes())
+            .map_err(|error| match errno(&error) {
+                Errno::ENXIO => Error::NoMemory(memory.to_owned()),
+                Errno::EAGAIN | Errno::EEXIST => Error::MemoryInUse(memory.to_owned()),
+                Errno::ENOSPC => Error::SmallMemory(memory.to_owned()),
+                Errno::EINVAL => Error::MemoryName(memory.to_owned()),
+                _ => self.refused("write to", error),
+            })?;
+        Ok(Self {
+            dir: self.dir.clone(),
+            session: Some(Rc::new(file)),
+        })
+    }
+
+    /// Reads the description of the records of all probes.
+    pub fn format(&self) -> Result<String> {
+        let path = self.dir.join("format");
+        fs::read_to_string(&path).map_err(|source| {
+            Error::Io(IoError {
+                action: "read",
+                path,
+                source,
+            })
+        })
     }
 
     /// The channel of the hits, without the number of the CPU.
@@ -181,7 +218,7 @@ impl Control {
         error: impl Fn(usize, io::Error) -> Error,
     ) -> (usize, Result<()>) {
         let opened;
-        let mut file = match &self.totals {
+        let mut file = match &self.session {
             Some(file) => &**file,
             None => match File::options().write(true).open(self.path()) {
                 Ok(file) => {

@@ -173,6 +173,37 @@ pub enum Error {
     #[error("{0} takes the module ferrotrace_kprobe_events: kprobe_events of tracefs cannot do it")]
     Stock(String),
 
+    /// The module is an earlier one.
+    #[error(
+        "the module ferrotrace_kprobe_events that is loaded is too old to keep hits: rmmod it, and load this version's"
+    )]
+    NoKeep,
+
+    /// No memory is reserved by this name.
+    #[error(
+        "no memory called {0} is reserved: add reserve_mem=16M:4096:{0} to the kernel's command line (GRUB_CMDLINE_LINUX in \
+         /etc/default/grub, then update-grub), and reboot"
+    )]
+    NoMemory(String),
+
+    /// Another channel is in this memory, or somebody reads one that was closed.
+    #[error("the memory {0} is in use by another channel, or an earlier one is still being read")]
+    MemoryInUse(String),
+
+    /// There is no room for the buffers of all CPUs.
+    #[error("the memory {0} is too small: reserve 1M for each CPU (reserve_mem=SIZE:4096:{0})")]
+    SmallMemory(String),
+
+    /// No memory can have this name.
+    #[error("{0}: not a name of memory (reserve_mem=SIZE:4096:NAME on the kernel's command line)")]
+    MemoryName(String),
+
+    /// Probes are kept already.
+    #[error(
+        "the hits of {0} probes are being kept already: \"ferrotrace record --keep --stop\" ends that"
+    )]
+    Kept(usize),
+
     /// Only filters of tracefs can have such a condition.
     #[error(
         "{0}: the module ferrotrace_kprobe_events takes conditions of which all have to hold (&&), and values without blanks; \

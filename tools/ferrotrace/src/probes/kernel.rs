@@ -114,6 +114,27 @@ impl Kernel {
         }))
     }
 
+    /// Opens a channel in reserved memory for the hits of the probes that the returned value adds.
+    /// Its description has `recording`.
+    pub(super) fn keep(&self, memory: &str, recording: &str) -> Result<Self> {
+        let module = self.module()?.keep(memory, recording)?;
+        Ok(Self {
+            module: Some(module),
+            stock: None,
+        })
+    }
+
+    /// Reads the description of the records of the module's probes.
+    pub(super) fn format(&self) -> Result<String> {
+        self.module()?.format()
+    }
+
+    /// Returns the module's files, which only `record --keep` cannot do without.
+    fn module(&self) -> Result<&Control> {
+        let module = self.module.as_ref();
+        module.ok_or_else(|| Error::Stock("--keep".to_owned()))
+    }
+
     /// Returns tracefs, for probes in the kernel whose hits its histograms count. Returns `None` if
     /// it does not provide these.
     pub fn for_counts(&self) -> Option<Self> {

@@ -10,6 +10,7 @@ pub mod condition;
 pub mod control;
 pub mod error;
 pub mod event;
+pub mod keep;
 pub mod kernel;
 pub mod live;
 pub mod model;

@@ -27,11 +27,16 @@ use ferro_fast_relay_core::persistent::validate::Why;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::directory::Directory;
+use crate::merge::calls;
+use crate::merge::recording::Recording;
+use crate::merge::recording::RecordingError;
 use crate::relay::channel::CpuId;
 use crate::relay::channel::Mode;
 use crate::relay::error::Error;
 use crate::relay::output::CpuFile;
 use crate::relay::output::CpuMetadata;
+use crate::relay::output::FORMAT;
 use crate::relay::output::Metadata;
 use crate::relay::output::OutputDir;
 use crate::relay::output::Records;
@@ -56,6 +61,19 @@ pub enum SaveError {
     /// The memory is not as long as the description says.
     #[error("the description of the channel is not one of memory of {0} bytes")]
     Impossible(usize),
+    /// The directory with the descriptions.
+    #[error(transparent)]
+    Described(#[from] RecordingError),
+    /// The descriptions are not those of the memory's records.
+    #[error("{} describes the recording {described}, and the memory has {found}", path.display())]
+    Other {
+        /// The directory.
+        path: PathBuf,
+        /// Boot and start of its recording.
+        described: String,
+        /// The same of the memory.
+        found: String,
+    },
     /// The recording cannot be written.
     #[error(transparent)]
     Output(#[from] Error),
@@ -72,6 +90,8 @@ pub struct Options {
     pub sealed: bool,
     /// The machine that the memory is of, if that is known.
     pub host: Option<String>,
+    /// The directory that `record --keep` has written.
+    pub described: Option<PathBuf>,
 }
 
 /// Result of a recovery.
@@ -119,6 +139,51 @@ fn describe(memory: &[u8], warnings: &mut Vec<String>) -> Result<Header, SaveErr
     Ok(header)
 }
 
+/// Descriptions that `record --keep` has written.
+struct Described {
+    metadata: Metadata,
+    format: Vec<u8>,
+    kallsyms: Vec<u8>,
+    maps: Vec<u8>,
+}
+
+impl Described {
+    /// Reads them, and checks that they are of the recording in the memory, which `found` describes.
+    fn open(path: &Path, found: &str) -> Result<Self, SaveError> {
+        let metadata = Recording::open(path)?.metadata;
+        let described = metadata.recording_id();
+        let other = |found: &str| SaveError::Other {
+            path: path.into(),
+            described: described.clone(),
+            found: found.to_owned(),
+        };
+        match recording_id(found) {
+            Some(id) if id == described => (),
+            // It is damaged.
+            None if found.is_empty() => (),
+            Some(id) => return Err(other(id)),
+            None => return Err(other("none of \"record --keep\"")),
+        }
+        let dir = Directory::open(path).map_err(|source| RecordingError::Io {
+            path: path.into(),
+            source,
+        })?;
+        // Without names there are numbers.
+        let read = |name| dir.read(name, calls::MOST).unwrap_or_default();
+        Ok(Self {
+            metadata,
+            format: read(FORMAT),
+            kallsyms: read(calls::KALLSYMS),
+            maps: read(calls::MAPS),
+        })
+    }
+}
+
+/// Returns the identity of the recording of `record --keep` that the memory has, by its description.
+fn recording_id(format: &str) -> Option<&str> {
+    format.lines().next()?.strip_prefix("recording: ")
+}
+
 /// Bytes of the memory, which are inside if the layout is.
 fn bytes(memory: &[u8], at: u64, len: u64) -> &[u8] {
     let range = usize::try_from(at).ok().zip(usize::try_from(len).ok());
@@ -131,10 +196,26 @@ pub fn save(memory: &[u8], options: &Options) -> Result<Recovery, SaveError> {
     let mut warnings = Vec::new();
     let header = describe(memory, &mut warnings)?;
     let layout = header.layout().ok_or(SaveError::Impossible(memory.len()))?;
-    let output = OutputDir::create(&options.output, NAME, options.force)?;
-    let format = bytes(memory, layout.format_at(), header.format_bytes);
+    let mut format = bytes(memory, layout.format_at(), header.format_bytes);
     if Crc::new().bytes(format).finish() != header.format_crc {
         warnings.push("the text that describes the records is damaged, and left out".to_owned());
+        format = &[];
+    }
+    let found = String::from_utf8_lossy(format);
+    // Before OUT is written, which may be the same directory.
+    let described = options.described.as_deref();
+    let described = described.map(|path| Described::open(path, &found));
+    let described = described.transpose()?;
+    if described.is_none() && recording_id(&found).is_some() {
+        warnings.push(
+            "names and arguments of the probes are in the directory that \"record --keep\" wrote: --described REC adds them"
+                .to_owned(),
+        );
+    }
+    let output = OutputDir::create(&options.output, NAME, options.force)?;
+    if let Some(described) = &described {
+        output.write_format(&described.format)?;
+        output.write_names(&described.kallsyms, &described.maps)?;
     } else if !format.is_empty() {
         output.write_format(format)?;
     }
@@ -162,6 +243,10 @@ pub fn save(memory: &[u8], options: &Options) -> Result<Recovery, SaveError> {
         dropped: None,
         cpus: Vec::new(),
     };
+    if let Some(described) = described {
+        recording.host = described.metadata.host;
+        recording.boot_id = described.metadata.boot_id;
+    }
     let mut ends = Vec::new();
     for number in 0..layout.cpus() {
         let Some(cpu) = u32::try_from(number).ok().map(CpuId) else {

@@ -96,7 +96,7 @@ pub struct Metadata {
     /// Kind of records in the files.
     #[serde(default)]
     pub records: Records,
-    /// "control-page", "mmap", "read", or "recovered" from memory after a reboot.
+    /// "control-page", "mmap", "read", "recovered" from memory after a reboot, or "kept" there.
     pub method: String,
     /// The channel's mode.
     pub mode: Mode,
@@ -125,6 +125,14 @@ pub struct Metadata {
     pub dropped: Option<u64>,
     /// The CPUs.
     pub cpus: Vec<CpuMetadata>,
+}
+
+impl Metadata {
+    /// Returns the identity of the recording: its boot and its start.
+    pub fn recording_id(&self) -> String {
+        let boot = self.boot_id.as_deref().unwrap_or("unknown");
+        format!("{boot}.{}", self.start_monotonic_ns)
+    }
 }
 
 /// The name of this machine, if it has been given one.
@@ -289,6 +297,18 @@ impl OutputDir {
         self.write(calls::KALLSYMS, kernel.as_bytes())?;
         let maps = read(calls::MAPS) + &calls::processes();
         self.write(calls::MAPS, maps.as_bytes())
+    }
+
+    /// Writes the names of calls that another recording has.
+    pub fn write_names(&self, kallsyms: &[u8], maps: &[u8]) -> Result<()> {
+        self.write(calls::KALLSYMS, kallsyms)?;
+        self.write(calls::MAPS, maps)
+    }
+
+    /// Waits until all is on disk.
+    pub fn sync(&self) -> Result<()> {
+        let synced = self.dir.sync();
+        synced.map_err(|error| Error::output("write to", self.dir.path(), error))
     }
 
     /// Writes the description of the recording; a reader sees the old one or the new one.

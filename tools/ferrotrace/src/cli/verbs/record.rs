@@ -20,7 +20,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 
+use ferrotrace::probes::keep;
 use ferrotrace::probes::kernel::Kernel;
+use ferrotrace::probes::resolve::Wanted;
 use ferrotrace::probes::stock::RECORDED_GROUP;
 use ferrotrace::probes::stock::instance::Instance;
 use ferrotrace::probes::symbols::Symbols;
@@ -36,6 +38,7 @@ use super::super::merge::MergeArgs;
 use super::super::merge::SelectionArgs;
 use super::super::print;
 use super::super::probe;
+use super::super::probe::StackOf;
 use super::super::trace;
 use super::super::units::CommandArgs;
 use super::super::units::OutputArgs;
@@ -47,14 +50,45 @@ use super::Places;
 use super::WHAT;
 use super::program_args;
 
+/// Name of the memory of `--keep`.
+const MEMORY: &str = "ferrotrace";
+
 #[derive(Debug, Args)]
 pub struct RecordVerb {
     /// Places to record: functions, tracepoints and system calls, a probe program, or a relay channel.
-    #[arg(value_name = "WHAT", required = true, long_help = WHAT)]
+    #[arg(value_name = "WHAT", required_unless_present = "stop", long_help = WHAT)]
     what: Vec<String>,
     /// The directory to record into, which is created or must be empty.
-    #[arg(short, long, value_name = "REC")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "REC", required_unless_present = "stop")]
+    output: Option<PathBuf>,
+    /// Keep the last hits of functions in memory that survives a panic.
+    ///
+    /// The kernel's command line reserves it: reserve_mem=16M:4096:ferrotrace, or with another
+    /// NAME. The command returns at once, and the probes stay. REC then has the names and arguments
+    /// of the probes. After the panic, "ferrotrace recover NAME --described REC -o OUT" makes a
+    /// recording of both.
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = MEMORY,
+        conflicts_with_all = ["duration", "command", "buffer", "json"]
+    )]
+    keep: Option<String>,
+    /// Keep the calls that have led to each hit, too.
+    #[arg(
+        long,
+        value_name = "OF",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "kernel",
+        requires = "keep"
+    )]
+    stack: Option<StackOf>,
+    /// End what --keep has begun: remove the probes.
+    #[arg(long, requires = "keep", conflicts_with_all = ["what", "output"])]
+    stop: bool,
     /// Write into REC even if it is not empty.
     #[arg(short, long)]
     force: bool,
@@ -179,6 +213,9 @@ impl ChannelArgs {
 impl RecordVerb {
     pub fn run(self) -> Result<u8> {
         let mut places = self.common.places(&self.what)?;
+        if let Some(memory) = self.keep.clone() {
+            return self.keep(memory, &mut places);
+        }
         let kinds = [
             !places.specs.is_empty() || !places.tracepoints.is_empty(),
             !places.programs.is_empty(),
@@ -213,7 +250,8 @@ impl RecordVerb {
     }
 
     fn programs(self, places: &Places) -> Result<u8> {
-        let output = [std::ffi::OsStr::new("-o"), self.output.as_os_str()];
+        let output = self.output.unwrap_or_default();
+        let output = [std::ffi::OsStr::new("-o"), output.as_os_str()];
         let mut args: dprobes::RecordArgs = program_args(&places.programs, &output)?;
         args.force = self.force;
         args.duration = self.common.duration;
@@ -228,7 +266,7 @@ impl RecordVerb {
     fn drain(self, channel: PathBuf, signals: &StopSignals) -> Result<u8> {
         let recording = ChannelRecording {
             channel,
-            output: self.output,
+            output: self.output.unwrap_or_default(),
             force: self.force,
             duration: self.common.duration,
             quiet: self.common.quiet,
@@ -236,6 +274,64 @@ impl RecordVerb {
             command: self.command.command,
         };
         self.channel.record(recording, signals)
+    }
+
+    /// Adds probes with hits that survive a panic, or removes them.
+    fn keep(self, memory: String, places: &mut Places) -> Result<u8> {
+        let kernel = self.common.kernel(places);
+        if self.stop {
+            let removed = keep::stop(&kernel)?;
+            ensure!(removed != 0, "no hits are being kept");
+            print(&format!("{removed} probes were removed\n"))?;
+            return Ok(0);
+        }
+        ensure!(
+            places.tracepoints.is_empty()
+                && places.programs.is_empty()
+                && places.channels.is_empty(),
+            "--keep keeps the hits of functions of the kernel only; for tracepoints, see trace_instance= in the kernel's \
+             Documentation/trace/debugging.rst"
+        );
+        let wanted = self.wanted(places)?;
+        let signals = take_signals()?;
+        let options = keep::Options {
+            memory,
+            output: self.output.unwrap_or_default(),
+            force: self.force,
+        };
+        let kept = keep::keep(&kernel, &wanted, &options, &signals)?;
+        probe::warn_of_refused(&kept.refused);
+        let seconds = fs::read_to_string("/proc/sys/kernel/panic").unwrap_or_default();
+        if seconds.trim() == "0" {
+            warn(
+                "this machine does not restart after a panic; \"sysctl kernel.panic=10\" makes it restart",
+            );
+        }
+        if !self.common.quiet {
+            let (memory, output) = (&options.memory, options.output.display());
+            print(&format!(
+                "keeping the hits of {} probes in the memory {memory}; \"ferrotrace record --keep --stop\" ends that\n\
+                 after a panic: ferrotrace recover {memory} --described {output} -o OUT && ferrotrace show OUT\n",
+                kept.probes
+            ))?;
+        }
+        Ok(0)
+    }
+
+    /// Resolves functions of the kernel into probes of the module.
+    fn wanted(&self, places: &mut Places) -> Result<Vec<Wanted>> {
+        let symbols = Symbols::read().unwrap_or_default();
+        let mut specs = std::mem::take(&mut places.specs);
+        probe::add_stacks(&mut specs, self.stack);
+        let common = &self.common;
+        let wanted = probe::wanted(&specs, &common.types, &common.many, &common.pids, &symbols)?;
+        if let Some(one) = wanted.iter().find(|probe| probe.at.is_some()) {
+            bail!(
+                "{}: probes in files are not in the module's channel: record them by themselves",
+                one.place
+            );
+        }
+        Ok(wanted)
     }
 
     /// Records hits of probes of the module, which has a channel.
@@ -246,21 +342,7 @@ impl RecordVerb {
              by themselves"
         );
         let channel = kernel.channel().context("the module has no channel")?;
-        let symbols = Symbols::read().unwrap_or_default();
-        let specs = std::mem::take(&mut places.specs);
-        let wanted = probe::wanted(
-            &specs,
-            &self.common.types,
-            &self.common.many,
-            &self.common.pids,
-            &symbols,
-        )?;
-        if let Some(one) = wanted.iter().find(|probe| probe.at.is_some()) {
-            bail!(
-                "{}: probes in files are not in the module's channel: record them by themselves",
-                one.place
-            );
-        }
+        let wanted = self.wanted(places)?;
         let signals = take_signals()?;
         let _lock = kernel.lock()?;
         let temporary = Temporary::add(kernel, &wanted, &signals)?;
@@ -318,7 +400,7 @@ impl RecordVerb {
             events,
             filters,
             quiet: self.common.quiet,
-            output: self.output,
+            output: self.output.unwrap_or_default(),
             force: self.force,
             buffer: self.buffer,
             duration: self.common.duration,
