@@ -95,7 +95,7 @@ for variant in $tested; do
 	tap_run "$variant: the verbs of ferrotrace on tracepoints and system calls" run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/stock/verbs.sh"
 	tap_run "$variant: live coverage" run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/stock/coverage.sh"
 	# The guest panics, and boots again.
-	REBOOT=1 APPEND=reserve_mem=4M:4096:relay_sched tap_nest "cookbook: $variant" \
+	REBOOT=1 APPEND="reserve_mem=4M:4096:relay_sched reserve_mem=4M:4096:ferrotrace" tap_nest "cookbook: $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/stock/cookbook.sh $([ "${FERROTRACE_STORM:-}" != long ] || echo --all)"
 	tap_nest "permissions: $variant" run_vm "$variant" "tools/testing/selftests/permissions/run.sh mainline"
 done

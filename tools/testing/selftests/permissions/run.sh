@@ -22,6 +22,9 @@ flight() {
 		sleep 60
 	fi
 	echo "find relay_sched" >"$flights/control" || bail "nothing in reserved memory"
+	# A channel that lasts as long as this file is open.
+	exec {kept}>$DEBUGFS/ferrotrace_kprobe_events/keep
+	echo "in relay_sched as a-recording" >&"$kept" || bail "no channel"
 }
 
 load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_kprobe_events \
@@ -98,7 +101,7 @@ table() {
 	done < <(ours)
 	[ "$engines" = mainline ] || while read -r glob _; do
 		# There only after another boot.
-		if [ "$glob" = "ferrotrace_flight/*" ] && ! grep -q reserve_mem= /proc/cmdline; then continue; fi
+		if [[ $glob = ferrotrace_@(flight/\*|keep/*) ]] && ! grep -q reserve_mem= /proc/cmdline; then continue; fi
 		[ "${used[$glob]:-}" ] || { echo "no file: $glob" && bad=1; }
 	done < <(rows)
 	return $bad
