@@ -480,8 +480,7 @@ static void work(void)
 {
 	int ends[2], fd, i;
 	struct stat st;
-	char bytes[64];
-	void *page;
+	char bytes[64], *page;
 
 	EXPECT(pipe(ends) == 0);
 	for (i = 0; i < 2000; i++) {
@@ -493,7 +492,7 @@ static void work(void)
 		EXPECT(write(ends[1], bytes, sizeof(bytes)) == sizeof(bytes));
 		EXPECT(read(ends[0], bytes, sizeof(bytes)) == sizeof(bytes));
 		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		*(volatile char *)page = 1;
+		*page = 1;
 		munmap(page, 4096);
 		syscall(SYS_getppid);
 	}
@@ -504,11 +503,11 @@ static void work(void)
 /* Executes the 4000 blocks of the module, and no other system call until the worker has removed their breakpoints. */
 static void blocks(void)
 {
-	volatile int i;
+	int i;
 
 	EXPECT(put(BLOCKS, "1") == 0);
 	for (i = 0; i < 10000000; i++)
-		;
+		asm volatile("" ::: "memory");
 }
 
 static uint64_t timed(void (*run)(void))
