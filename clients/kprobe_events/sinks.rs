@@ -11,7 +11,6 @@ use ferro_fast_relay::Mode;
 use ferro_kprobe_events_core::probe_command::KeepCommand;
 use ferro_kprobe_events_core::probe_command::TableCommand;
 use ferro_sys::fs::text_buffer::TextBuffer;
-use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 use kernel::str::CString;
