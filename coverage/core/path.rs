@@ -27,9 +27,6 @@ const NAMES: &[&[u8]] = &[
     b"create_image",
     b"hibernation_snapshot",
     b"swsusp_arch_suspend",
-    // The Rust engine of kprobes reads the byte of a breakpoint that is none of its own.
-    b"copy_from_kernel_nofault",
-    b"copy_from_kernel_nofault_allowed",
     // After these no breakpoint can be handled.
     b"machine_kexec",
     b"load_segments",

@@ -97,6 +97,7 @@ mod imp {
     use ferro_gkhi::points::Int3;
     use ferro_gkhi::Answer;
     use ferro_gkhi::EnginePromise;
+    use ferro_gkhi::Priority;
     use ferro_gkhi::Registered;
 
     pub(super) type Hook = Registered<Int3>;
@@ -106,13 +107,16 @@ mod imp {
         // no breakpoints itself. The hook passes the registers of the breakpoint, which nothing
         // else uses until the exit returns.
         let hook = unsafe {
-            Registered::<Int3>::builder(c"ferrotrace_coverage").register_engine(
-                EnginePromise::new(),
-                |_call, (regs,)| match Trap::from_raw(regs).is_some_and(|trap| hit(trap)) {
-                    true => Answer::Terminate,
-                    false => Answer::Continue,
-                },
-            )
+            // The code of other exits may have breakpoints of ours: none of these reaches them.
+            Registered::<Int3>::builder(c"ferrotrace_coverage")
+                .priority(Priority::First)
+                .register_engine(
+                    EnginePromise::new(),
+                    |_call, (regs,)| match Trap::from_raw(regs).is_some_and(|trap| hit(trap)) {
+                        true => Answer::Terminate,
+                        false => Answer::Continue,
+                    },
+                )
         };
         Ok(hook?)
     }

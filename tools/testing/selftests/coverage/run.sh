@@ -60,7 +60,7 @@ clean_up() { release 2>/dev/null; }
 # hold FUNCTION...: arms functions, as $holder. release: ends that.
 hold() { holding hold "$@"; }
 holding() {
-	"$BUILD/coverage" "$@" >"$work/held" &
+	"$BUILD/coverage" "$@" >"$work/held" 2>/dev/kmsg &
 	holder=$!
 	while ! grep -q armed "$work/held"; do kill -0 "$holder" || return 1; sleep 0.1; done
 }
