@@ -73,6 +73,7 @@ def parse_args():
     p.add_argument("--timeout", type=int, default=int(env("TIMEOUT") or 120), help="seconds; 0 for none")
     p.add_argument("--icount", action="store_true", default=env("ICOUNT", "0") not in ("", "0"),
                    help="one guest nanosecond is one instruction")
+    p.add_argument("--no-kvm", action="store_true", help="QEMU's own translator, also where KVM works")
     p.add_argument("--parallel", action="store_true", default=env("PARALLEL", "0") not in ("", "0"),
                    help="without KVM: CPUs that run at the same time, and at times a breakpoint that is no longer there")
     p.add_argument("--strict", action="store_true", default=env("STRICT", "0") not in ("", "0"),
@@ -197,7 +198,7 @@ def tsc_khz():
 def qemu_command(args, share, console):
     """A guest in QEMU: its console is the file CONSOLE; its two ports are QEMU's own stdout and stderr."""
     image = args.image or kernel_image(args.variant)
-    kvm = not args.icount and kvm_works(image)
+    kvm = not args.icount and not args.no_kvm and kvm_works(image)
     # Unless the CPUs take turns, one may translate a breakpoint while another one takes it away. That translation is kept,
     # and the guest dies of "Oops: int3" in any place with a static key, already while it boots.
     tcg = "tcg" if args.parallel else "tcg,thread=single"
