@@ -259,7 +259,7 @@ impl LiveArgs {
             }
             let states = session.states();
             self.show.put(&match show.json {
-                true => print_live::json(&states).to_string() + "\n",
+                true => print_live::json(&states, &[]).to_string() + "\n",
                 false => print_live::names(&states, show.missed, show.top),
             })?;
             return Ok(signals.finish()?);

@@ -144,14 +144,18 @@ pub fn text(states: &States<'_>, missed: bool, top: Option<usize>) -> String {
     text
 }
 
-/// Returns one JSON document.
-pub fn json(states: &States<'_>) -> Value {
+/// Returns one JSON document. `places` has the address of each block's breakpoint.
+pub fn json(states: &States<'_>, places: &[Option<u64>]) -> Value {
+    let mut places = places.iter().copied();
     let functions = states.iter().map(|(function, states)| {
         let share = share(states);
         let blocks = function.blocks.iter().zip(states).map(|(block, state)| {
+            let place = places.next().flatten();
+            let place = place.filter(|_| !matches!(state, State::Refused(_)));
             json!({
                 "address": format!("{:#x}", block.range.start),
                 "size": block.range.end - block.range.start,
+                "place": place.map(|place| format!("{place:#x}")),
                 "executed": match state {
                     State::Hit => Value::Bool(true),
                     State::Missed => Value::Bool(false),
@@ -223,9 +227,11 @@ mod tests {
         assert!(!missed.contains("one\n"), "{missed}");
         let names = names(&states, false, Some(0));
         assert_eq!(names, "and 1 more functions\nfunctions 50.0% (1/2)\n");
-        let json = json(&states);
+        let json = json(&states, &[Some(0), Some(6), Some(8), None, Some(1)]);
         assert_eq!(json["summary"]["blocks"]["watched"], 3);
         assert_eq!(json["functions"][0]["blocks"][1]["executed"], false);
+        assert_eq!(json["functions"][0]["blocks"][1]["place"], "0x6");
+        assert_eq!(json["functions"][0]["blocks"][2]["place"], Value::Null);
         assert_eq!(json["functions"][2]["blocks"][0]["executed"], Value::Null);
     }
 }

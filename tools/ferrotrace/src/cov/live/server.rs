@@ -125,7 +125,7 @@ pub fn report(session: &Session<'_>, image: Option<&Source>, show: &Show) -> Res
             };
             cov_print::text(&coverage, 1, style)
         }
-        (None, _, true) => print::json(&states).to_string() + "\n",
+        (None, _, true) => print::json(&states, &session.places()).to_string() + "\n",
         (None, _, false) => print::text(&states, show.missed, show.top),
     })
 }

@@ -101,6 +101,12 @@ impl<'a> Session<'a> {
         self.control.command("reset")
     }
 
+    /// Returns the address of each block's breakpoint, in the order of [`Session::states`]. A block
+    /// that is not watched has none, or that of the instruction that was tried last.
+    pub fn places(&self) -> Vec<Option<u64>> {
+        self.choices.iter().map(Choice::address).collect()
+    }
+
     /// Returns the functions with the states of their blocks.
     pub fn states(&self) -> Result<Vec<(&'a Function, Vec<State>)>> {
         let mut states = self.control.states()?.into_iter();
