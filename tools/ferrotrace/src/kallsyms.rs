@@ -262,6 +262,12 @@ impl Modules {
         Self(text.lines().filter_map(module).collect())
     }
 
+    /// Returns the address where the code of a module begins, if it is known.
+    pub fn start(&self, module: &str) -> Option<u64> {
+        let (start, _) = self.0.get(module)?;
+        Some(*start).filter(|start| *start != 0)
+    }
+
     /// Returns the ends; users who may not know addresses get zeros.
     fn ends(&self) -> impl Iterator<Item = (&str, u64)> {
         let known = self.0.iter().filter(|(_, (address, _))| *address != 0);

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod live;
+mod merge;
 mod patch;
 
 use std::fs::File;
@@ -79,6 +80,9 @@ enum Command {
     Report(ReportArgs),
     /// Show which basic blocks a kernel executes that was not compiled for it.
     Live(live::LiveArgs),
+    /// Show what many hosts have executed, from the runs that cov live has saved.
+    #[command(before_long_help = super::help::COV_MERGE)]
+    Merge(merge::MergeArgs),
     /// Show which new lines of a patch were executed.
     #[command(before_long_help = super::help::COV_PATCH)]
     Patch(patch::PatchArgs),
@@ -232,6 +236,7 @@ impl CovArgs {
             Command::Reset(args) => args.run(&control)?,
             Command::Report(args) => args.run(&control)?,
             Command::Live(args) => return args.run(),
+            Command::Merge(args) => args.run()?,
             Command::Patch(args) => args.run(&control)?,
         }
         Ok(0)

@@ -75,7 +75,14 @@ Examples:
   ferrotrace cov reset
   ferrotrace cov report
   ferrotrace cov report --lcov coverage.info
-  ferrotrace cov live 'ext4_*' -- ./test";
+  ferrotrace cov live 'ext4_*' -- ./test
+  ferrotrace cov merge runs/* --vmlinux vmlinux";
+
+pub const COV_MERGE: &str = "\
+Examples:
+  ferrotrace cov live --all --save run -- ./test
+  ferrotrace cov merge runs/* --vmlinux vmlinux --lines
+  ferrotrace cov merge runs/* --vmlinux vmlinux --parquet tables";
 
 pub const COV_PATCH: &str = "\
 Examples:

@@ -90,6 +90,20 @@ pub enum Error {
     #[error("source files take the image that the kernel was booted from: --vmlinux FILE")]
     NoImage,
 
+    /// The running kernel has no build ID.
+    #[error("the kernel has no build ID (/sys/kernel/notes): a run must tell its image")]
+    NoBuildId,
+
+    /// A saved run is of no use.
+    #[error("{}: cannot be used", .0.display())]
+    Run(PathBuf, #[source] io::Error),
+
+    /// The image of runs is not there.
+    #[error(
+        "no image has the build ID {0} of the runs, nor has the running kernel: --vmlinux FILE"
+    )]
+    NoImageOf(String),
+
     /// No session in the background.
     #[error("no blocks are watched: ferrotrace cov live start begins")]
     NoSession,

@@ -9,6 +9,7 @@
 
 mod damaged;
 mod files;
+mod fleet;
 mod kernel;
 mod patch;
 mod readers;

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use std::fs::File;
 use std::io;
 use std::io::Write;
 use std::path;
@@ -32,6 +33,7 @@ use ferrotrace::cov::live::server::Show;
 use ferrotrace::cov::live::session::Session;
 use ferrotrace::cov::live::text::Image;
 use ferrotrace::cov::live::text::Text;
+use ferrotrace::file::create;
 use ferrotrace::functions::glob::Glob;
 use ferrotrace::kallsyms::Kallsyms;
 use ferrotrace::kallsyms::Modules;
@@ -55,8 +57,10 @@ pub struct LiveArgs {
     watch: WatchArgs,
     #[command(flatten)]
     show: ShowArgs,
+    #[command(flatten)]
+    save: SaveArgs,
     /// Find only which functions are executed, by ftrace. This needs no module.
-    #[arg(long, conflicts_with_all = ["lines", "lcov", "source", "paths"])]
+    #[arg(long, conflicts_with_all = ["lines", "lcov", "source", "paths", "save"])]
     functions_only: bool,
     /// Stop after this time; otherwise at the end of the command, or on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -74,9 +78,9 @@ enum Command {
     /// Forget what was executed.
     Reset,
     /// Show what was executed since the start.
-    Report(ShowArgs),
+    Report(ResultArgs),
     /// Show what was executed, and end.
-    Stop(ShowArgs),
+    Stop(ResultArgs),
 }
 
 /// Blocks to watch.
@@ -110,7 +114,7 @@ struct WatchArgs {
 
 /// Form of a report.
 #[derive(Debug, Args)]
-struct ShowArgs {
+pub(super) struct ShowArgs {
     /// Show what was not executed.
     #[arg(long)]
     missed: bool,
@@ -134,8 +138,65 @@ struct ShowArgs {
     json: bool,
 }
 
+/// File of a run.
+#[derive(Debug, Args)]
+struct SaveArgs {
+    /// Save what was executed on this host to this file, for ferrotrace cov merge.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["missed", "top", "lines", "lcov", "source", "json"]
+    )]
+    save: Option<PathBuf>,
+}
+
+/// Form of a result.
+#[derive(Debug, Args)]
+struct ResultArgs {
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    save: SaveArgs,
+}
+
+impl ResultArgs {
+    /// Asks the session in the background.
+    fn ask(&self, request: fn(Show) -> Request) -> Result<()> {
+        let ask = |show: &Show| server::ask(&request(show.clone()));
+        self.save.finish(self.save.create()?, &self.show, ask)
+    }
+}
+
+impl SaveArgs {
+    /// Makes the file, before something is watched for it.
+    fn create(&self) -> Result<Option<File>> {
+        let file = self.save.as_ref().map(|path| create(path, false));
+        Ok(file.transpose()?)
+    }
+
+    /// Shows a result, or writes it to the file.
+    fn finish(
+        &self,
+        file: Option<File>,
+        show: &ShowArgs,
+        result: impl FnOnce(&Show) -> Result<String, Error>,
+    ) -> Result<()> {
+        let save = file.is_some();
+        let text = result(&Show {
+            save,
+            ..show.show()?
+        })?;
+        let Some(mut file) = file else {
+            return show.put(&text);
+        };
+        let bytes: Vec<u8> = text.chars().filter_map(|one| one.try_into().ok()).collect();
+        let written = file.write_all(&bytes);
+        written.context("the file of the run cannot be written")
+    }
+}
+
 impl ShowArgs {
-    fn show(&self) -> Result<Show> {
+    pub(super) fn show(&self) -> Result<Show> {
         let tree = self.srcdir.as_ref().map(path::absolute).transpose()?;
         Ok(Show {
             missed: self.missed,
@@ -145,11 +206,12 @@ impl ShowArgs {
             lcov: self.lcov.is_some(),
             source: self.source,
             tree,
+            save: false,
         })
     }
 
     /// Prints a report, or writes it to the file.
-    fn put(&self, text: &str) -> Result<()> {
+    pub(super) fn put(&self, text: &str) -> Result<()> {
         match &self.lcov {
             Some(path) => write(Some(path), false, |to| to.write_all(text.as_bytes()))?,
             None => print(text)?,
@@ -188,6 +250,7 @@ impl WatchArgs {
         let mut found = find(&kallsyms, &text, &self.selection())?;
         if let Some(lines) = lines.as_ref().filter(|_| !self.paths.is_empty()) {
             lines.keep(&mut found.functions, &self.paths)?;
+            found.is_whole = false;
         }
         if !found.undecoded.is_empty() {
             let count = found.undecoded.len();
@@ -205,7 +268,7 @@ impl WatchArgs {
     fn start(&self) -> Result<()> {
         let signals = take_signals()?;
         let (found, lines) = self.find()?;
-        let session = Session::arm(&self.live_dir, &found.functions)?;
+        let session = Session::arm(&self.live_dir, &found)?;
         let listener = server::listen()?;
         let count = found.functions.len();
         // There is nowhere left to report it if this fails.
@@ -230,10 +293,8 @@ impl LiveArgs {
             Some(Command::Start(args)) => args.start()?,
             Some(Command::Status) => _ = print(&server::ask(&Request::Status)?)?,
             Some(Command::Reset) => _ = server::ask(&Request::Reset)?,
-            Some(Command::Report(args)) => {
-                args.put(&server::ask(&Request::Report(args.show()?))?)?
-            }
-            Some(Command::Stop(args)) => args.put(&server::ask(&Request::Stop(args.show()?))?)?,
+            Some(Command::Report(args)) => args.ask(Request::Report)?,
+            Some(Command::Stop(args)) => args.ask(Request::Stop)?,
         }
         Ok(0)
     }
@@ -264,14 +325,15 @@ impl LiveArgs {
             })?;
             return Ok(signals.finish()?);
         }
+        let file = self.save.create()?;
         let (found, lines) = self.watch.find()?;
-        let session = Session::arm(&self.watch.live_dir, &found.functions)?;
+        let session = Session::arm(&self.watch.live_dir, &found)?;
         let doing = format!("watching {} functions", found.functions.len());
         self.run.start(&signals, None, &doing)?;
         let until = until();
         while Instant::now() < until && !signals.wait(until)? {}
-        self.show
-            .put(&server::report(&session, lines.as_ref(), &show)?)?;
+        let report = |show: &Show| server::report(&session, lines.as_ref(), show);
+        self.save.finish(file, &self.show, report)?;
         Ok(signals.finish()?)
     }
 }

@@ -48,12 +48,21 @@ pub struct Found {
     pub functions: Vec<Function>,
     /// Names of functions that are left out, since their bytes are not all instructions.
     pub undecoded: Vec<String>,
+    /// Address where the kernel's code begins.
+    pub text: Option<u64>,
+    /// True if the functions are all functions of the kernel.
+    pub is_whole: bool,
+}
+
+/// Returns the name of the function that a part of it belongs to.
+pub(super) fn without_cold(name: &str) -> &str {
+    name.strip_suffix(COLD).unwrap_or(name)
 }
 
 impl Selection {
     /// Returns true for a selected function.
     pub(super) fn has(&self, name: &str, module: Option<&str>) -> bool {
-        let name = name.strip_suffix(COLD).unwrap_or(name);
+        let name = without_cold(name);
         let is_named = self.names.is_empty() || self.names.iter().any(|glob| glob.matches(name));
         let is_there = match module {
             None => self.modules.is_empty(),
@@ -97,7 +106,11 @@ pub fn find(kallsyms: &Kallsyms, text: &Text, selection: &Selection) -> Result<F
             .iter()
             .map(|(symbol, _)| (symbol.name, symbol.module)),
     )?;
-    let mut found = Found::default();
+    let mut found = Found {
+        text: kallsyms.get("_text").first().map(|start| start.address),
+        is_whole: selection.names.is_empty() && selection.modules.is_empty(),
+        ..Found::default()
+    };
     let mut read = Vec::new();
     for (symbol, range) in selected {
         let bytes = text.read(&range).map_err(|source| {

@@ -47,7 +47,62 @@ fn is_below(file: &str, place: &str) -> bool {
     !place.is_empty() && format!("/{file}/").contains(&format!("/{place}/"))
 }
 
+/// A line with code in a block. Its numbers are those of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Row {
+    pub function: usize,
+    pub file: usize,
+    pub line: u32,
+    pub block: usize,
+}
+
+impl Row {
+    /// Returns the line with its function.
+    pub fn line(&self) -> (usize, usize, u32) {
+        (self.function, self.file, self.line)
+    }
+}
+
 impl Source {
+    /// Returns the source files, and the lines of functions in order.
+    pub(super) fn rows(&self, functions: &[Function]) -> Result<(Vec<String>, Vec<Row>)> {
+        let unfit = |source| Error::Types(self.path.clone(), source);
+        let dwarf = DwarfTypes::of_program(&self.path, None).map_err(unfit)?;
+        let mut blocks = Vec::new();
+        for (at, function) in functions.iter().enumerate() {
+            let own = function.blocks.iter().enumerate();
+            blocks.extend(own.map(|(block, one)| (&one.range, at, block)));
+        }
+        blocks.sort_unstable_by_key(|(range, ..)| range.start);
+        let mut files: HashMap<String, usize> = HashMap::new();
+        let mut rows = Vec::new();
+        let add = |address: u64, path: &str, line: u32| {
+            let address = address.wrapping_add(self.shift);
+            let next = blocks.partition_point(|(range, ..)| range.start <= address);
+            let found = next.checked_sub(1).and_then(|at| blocks.get(at));
+            let found = found.filter(|(range, ..)| range.contains(&address));
+            if let Some((_, function, block)) = found.copied() {
+                let count = files.len();
+                let file = match files.get(path) {
+                    Some(file) => *file,
+                    None => *files.entry(path.to_owned()).or_insert(count),
+                };
+                rows.push(Row {
+                    function,
+                    file,
+                    line,
+                    block,
+                });
+            }
+        };
+        dwarf.rows(add).map_err(unfit)?;
+        rows.sort_unstable();
+        rows.dedup();
+        let mut names: Vec<_> = files.into_iter().map(|(name, at)| (at, name)).collect();
+        names.sort_unstable();
+        Ok((names.into_iter().map(|(_, name)| name).collect(), rows))
+    }
+
     /// Keeps the functions of these files and directories.
     ///
     /// Errors: the image has no functions of one of them.

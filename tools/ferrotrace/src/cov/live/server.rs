@@ -35,6 +35,7 @@ use super::super::print::Style;
 use super::super::tracefile;
 use super::lines::Source;
 use super::print;
+use super::print::States;
 use super::session::Session;
 use crate::file::IoError;
 use crate::signals::StopSignals;
@@ -68,6 +69,8 @@ pub struct Show {
     pub source: bool,
     /// The source tree, if the kernel was compiled in another directory: an absolute path.
     pub tree: Option<PathBuf>,
+    /// The file of a run: its bytes as characters.
+    pub save: bool,
 }
 
 impl Show {
@@ -90,11 +93,25 @@ pub enum Request {
     Stop(Show),
 }
 
-/// Returns the text of a report.
+/// Returns the text of a report of a session, or its run.
 pub fn report(session: &Session<'_>, image: Option<&Source>, show: &Show) -> Result<String> {
-    let states = session.states()?;
+    if !show.save {
+        return text(&session.states()?, &session.places(), image, show);
+    }
+    let bytes = session.run()?.bytes();
+    let bytes = bytes.map_err(|error| failed("answer by")(error.into()))?;
+    Ok(bytes.into_iter().map(char::from).collect())
+}
+
+/// Returns the text of a report. `places` has the address of each block's breakpoint.
+pub fn text(
+    states: &States<'_>,
+    places: &[Option<u64>],
+    image: Option<&Source>,
+    show: &Show,
+) -> Result<String> {
     let coverage: Option<Coverage> = match (image, show.takes_image()) {
-        (Some(image), true) => Some(image.coverage(&states)?),
+        (Some(image), true) => Some(image.coverage(states)?),
         (None, true) => return Err(Error::NoImage),
         (_, false) => None,
     };
@@ -125,8 +142,9 @@ pub fn report(session: &Session<'_>, image: Option<&Source>, show: &Show) -> Res
             };
             cov_print::text(&coverage, 1, style)
         }
-        (None, _, true) => print::json(&states, &session.places()).to_string() + "\n",
-        (None, _, false) => print::text(&states, show.missed, show.top),
+        (None, _, true) => print::json(states, places).to_string() + "
+",
+        (None, _, false) => print::text(states, show.missed, show.top),
     })
 }
 

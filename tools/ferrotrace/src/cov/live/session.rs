@@ -4,7 +4,9 @@
 
 #![deny(unsafe_code)]
 
+use std::cell::Cell;
 use std::path::Path;
+use std::time::SystemTime;
 
 use ferro_coverage_core::Refusal;
 
@@ -13,7 +15,9 @@ use super::blocks::Block;
 use super::control::Control;
 use super::control::State;
 use super::control::WRITE_PLACES;
+use super::functions::Found;
 use super::functions::Function;
+use super::run::Run;
 
 /// Rounds in which a block whose place is refused gets another one.
 const ROUNDS: usize = 4;
@@ -33,8 +37,10 @@ impl Choice<'_> {
 /// Functions with a breakpoint in each block.
 pub struct Session<'a> {
     control: Control,
-    functions: &'a [Function],
+    found: &'a Found,
     choices: Vec<Choice<'a>>,
+    /// Time since which hits are remembered.
+    start: Cell<SystemTime>,
 }
 
 /// Places that one write adds: of one text, and not too many.
@@ -60,7 +66,8 @@ fn writes<'a>(
 
 impl<'a> Session<'a> {
     /// Puts a breakpoint into each block of functions, which are sorted by address.
-    pub fn arm(dir: &Path, functions: &'a [Function]) -> Result<Self> {
+    pub fn arm(dir: &Path, found: &'a Found) -> Result<Self> {
+        let functions = &found.functions;
         let blocks = functions.iter().flat_map(|function| &function.blocks);
         let mut choices: Vec<Choice<'a>> = blocks.map(|block| Choice { block, place: 0 }).collect();
         let mut rounds = 1..ROUNDS;
@@ -84,8 +91,9 @@ impl<'a> Session<'a> {
                 control.command("arm")?;
                 return Ok(Self {
                     control,
-                    functions,
+                    found,
                     choices,
+                    start: Cell::new(SystemTime::now()),
                 });
             }
         }
@@ -98,7 +106,14 @@ impl<'a> Session<'a> {
 
     /// Forgets which blocks were executed.
     pub fn reset(&self) -> Result<()> {
-        self.control.command("reset")
+        self.control.command("reset")?;
+        self.start.set(SystemTime::now());
+        Ok(())
+    }
+
+    /// Returns what was executed on this host, for a file.
+    pub fn run(&self) -> Result<Run> {
+        Run::new(self.found, &self.states()?, self.start.get())
     }
 
     /// Returns the address of each block's breakpoint, in the order of [`Session::states`]. A block
@@ -111,7 +126,7 @@ impl<'a> Session<'a> {
     pub fn states(&self) -> Result<Vec<(&'a Function, Vec<State>)>> {
         let mut states = self.control.states()?.into_iter();
         let mut choices = self.choices.iter();
-        let functions = self.functions.iter().map(|function| {
+        let functions = self.found.functions.iter().map(|function| {
             let blocks = choices.by_ref().take(function.blocks.len());
             let states = blocks.map(|choice| {
                 let state = choice.address().and_then(|_| states.next());

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use std::fmt::Write;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -119,6 +120,35 @@ impl Image {
             bytes,
             shift,
         })
+    }
+
+    /// Reads an image of any kernel, with its build ID and its own symbols in place of kallsyms.
+    pub fn of_file(path: &Path) -> Result<(Self, Option<Vec<u8>>, Kallsyms)> {
+        let image = Self::of_build(path, None, &Kallsyms::default())?;
+        let unfit = |error| Error::Image {
+            path: path.into(),
+            source: io::Error::other(error),
+        };
+        let file = object::File::parse(&*image.bytes).map_err(unfit)?;
+        let mut list = String::new();
+        for symbol in file.symbols() {
+            let section = symbol.section_index();
+            let section = section.and_then(|index| file.section_by_index(index).ok());
+            let (Some(section), Ok(name)) = (section, symbol.name()) else {
+                continue;
+            };
+            if name.is_empty() || name.starts_with(['.', '$']) {
+                continue;
+            }
+            let kind = match section.kind() {
+                SectionKind::Text => 't',
+                _ => 'd',
+            };
+            // Writing to a string does not fail.
+            let _ = writeln!(list, "{:x} {kind} {name}", symbol.address());
+        }
+        let build = file.build_id().map_err(unfit)?.map(<[u8]>::to_vec);
+        Ok((image, build, Kallsyms::parse(list)))
     }
 
     /// Makes an image of code at an address.

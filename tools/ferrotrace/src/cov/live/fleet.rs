@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Runs of many hosts: together in a report, and as tables in Apache Parquet's format.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::SystemTime;
+
+use humantime::format_rfc3339_seconds;
+use parquet::basic::Compression;
+use parquet::data_type::BoolType;
+use parquet::data_type::ByteArray;
+use parquet::data_type::ByteArrayType;
+use parquet::data_type::Int64Type;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use super::super::error::Error;
+use super::super::error::Result;
+use super::control::State;
+use super::functions::Found;
+use super::functions::Function;
+use super::functions::Selection;
+use super::functions::find;
+use super::functions::without_cold;
+use super::lines::Row;
+use super::lines::Source;
+use super::print::States;
+use super::run::Run;
+use super::run::unite;
+use super::text::Image;
+use super::text::Text;
+use crate::directory::Directory;
+use crate::dprobes::module_file::running_build_id;
+use crate::elf::binary::hex;
+use crate::file::IoError;
+use crate::kallsyms::Kallsyms;
+use crate::kallsyms::Modules;
+use crate::kallsyms::demangled;
+use crate::probes::types;
+
+/// Columns of a table. `offset` is that of a block in its function.
+const COLUMNS: &str = "message coverage {
+    required int64 time (TIMESTAMP(MICROS,true));
+    required binary function (STRING);
+    optional binary file (STRING);
+    optional int64 line;
+    optional int64 offset;
+    required boolean hit;
+}";
+
+/// A kernel with the blocks of all of its functions.
+pub struct Kernel {
+    build_id: String,
+    found: Found,
+    /// The image, if it was read from a file.
+    pub source: Option<Source>,
+}
+
+impl Kernel {
+    /// Finds the kernel of a build ID, which is one of these images, or the running one.
+    pub fn find(build_id: &str, images: &[PathBuf]) -> Result<Self> {
+        let found = |kallsyms, text| find(kallsyms, text, &Selection::default());
+        for path in images {
+            let (image, build, kallsyms) = Image::of_file(path)?;
+            if build.as_deref().map(hex).as_deref() != Some(build_id) {
+                continue;
+            }
+            return Ok(Self {
+                build_id: build_id.to_owned(),
+                found: found(&kallsyms, &Text::image(image))?,
+                source: Some(Source {
+                    path: path.clone(),
+                    shift: 0,
+                }),
+            });
+        }
+        let running = running_build_id(Path::new("/"), None);
+        if running.as_deref().map(hex).as_deref() != Some(build_id) {
+            return Err(Error::NoImageOf(build_id.to_owned()));
+        }
+        let kallsyms = Kallsyms::running(&Modules::running());
+        let kallsyms = kallsyms.map_err(|source| {
+            Error::Io(IoError {
+                action: "read",
+                path: "/proc/kallsyms".into(),
+                source,
+            })
+        })?;
+        Ok(Self {
+            build_id: build_id.to_owned(),
+            found: found(&kallsyms, &Text::running()?)?,
+            source: None,
+        })
+    }
+
+    /// Returns the watched functions with the states of their blocks on any host of runs.
+    pub fn states(&self, runs: &[Run]) -> Box<States<'_>> {
+        let states = runs.iter().map(|run| run.states(&self.found));
+        let states = states.reduce(unite).unwrap_or_default();
+        let all = self.found.functions.iter().zip(states);
+        let is_watched = |state: &State| !matches!(state, State::Refused(_));
+        all.filter(|(_, states)| states.iter().any(is_watched))
+            .collect()
+    }
+
+    /// Writes the tables of the runs of this kernel below a directory, a file for each.
+    pub fn write_tables(&self, runs: &[Run], dir: &Directory) -> Result<()> {
+        let functions = &self.found.functions;
+        let rows = match self.source.as_ref().map(|source| source.rows(functions)) {
+            None | Some(Err(Error::Types(_, types::Error::NoDwarf(_)))) => None,
+            Some(rows) => Some(rows?),
+        };
+        let names = functions.iter();
+        let names = names.map(|one| ByteArray::from(&*demangled(without_cold(&one.name))));
+        let names: Vec<ByteArray> = names.collect();
+        let runs = runs.iter();
+        for run in runs.filter(|run| run.build_id() == self.build_id) {
+            let states = run.states(&self.found);
+            let mut table = Table::default();
+            match &rows {
+                Some((files, rows)) => {
+                    let files = files.iter().map(|file| ByteArray::from(file.as_str()));
+                    table.lines(rows, &states, &names, &Vec::from_iter(files));
+                }
+                None => table.blocks(functions.iter().zip(&states), &names),
+            }
+            let start = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(run.time.start));
+            let start = start.unwrap_or(SystemTime::UNIX_EPOCH);
+            table.write(run, start, dir).map_err(|source| {
+                Error::Io(IoError {
+                    action: "write a table below",
+                    path: dir.path().into(),
+                    source,
+                })
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the build IDs of runs with the release of each.
+pub fn builds(runs: &[Run]) -> BTreeMap<&str, &str> {
+    let builds = runs.iter().map(|run| (run.build_id(), &*run.release));
+    builds.collect()
+}
+
+/// Returns the number of hosts of runs.
+pub fn hosts(runs: &[Run]) -> usize {
+    BTreeSet::from_iter(runs.iter().map(|run| &run.host)).len()
+}
+
+/// Columns of a run.
+#[derive(Default)]
+struct Table {
+    functions: Vec<ByteArray>,
+    files: Vec<ByteArray>,
+    lines: Vec<i64>,
+    offsets: Vec<i64>,
+    hits: Vec<bool>,
+}
+
+/// Returns what is known of any of these blocks: true if one was executed.
+fn is_hit(states: impl Iterator<Item = State>) -> Option<bool> {
+    let watched = states.filter(|state| !matches!(state, State::Refused(_)));
+    let hits = watched.map(|state| state == State::Hit);
+    hits.reduce(|one, other| one || other)
+}
+
+impl Table {
+    /// Adds the lines of functions.
+    fn lines(
+        &mut self,
+        rows: &[Row],
+        states: &[Vec<State>],
+        names: &[ByteArray],
+        files: &[ByteArray],
+    ) {
+        for rows in rows.chunk_by(|one, other| one.line() == other.line()) {
+            let states = rows
+                .iter()
+                .filter_map(|row| states.get(row.function)?.get(row.block));
+            let (Some(hit), Some(row)) = (is_hit(states.copied()), rows.first()) else {
+                continue;
+            };
+            self.functions.extend(names.get(row.function).cloned());
+            self.files.extend(files.get(row.file).cloned());
+            self.lines.push(row.line.into());
+            self.hits.push(hit);
+        }
+    }
+
+    /// Adds blocks of functions.
+    fn blocks<'a>(
+        &mut self,
+        states: impl Iterator<Item = (&'a Function, &'a Vec<State>)>,
+        names: &[ByteArray],
+    ) {
+        for ((function, states), name) in states.zip(names) {
+            let start = function.blocks.first().map_or(0, |block| block.range.start);
+            for (block, state) in function.blocks.iter().zip(states) {
+                if let Some(hit) = is_hit([*state].into_iter()) {
+                    self.functions.push(name.clone());
+                    let offset = block.range.start.wrapping_sub(start);
+                    self.offsets.push(i64::try_from(offset).unwrap_or(i64::MAX));
+                    self.hits.push(hit);
+                }
+            }
+        }
+    }
+
+    /// Writes the file of a run.
+    fn write(&self, run: &Run, start: SystemTime, dir: &Directory) -> io::Result<()> {
+        let time = format_rfc3339_seconds(start).to_string();
+        let date = time.split('T').next().unwrap_or_default();
+        let dir = dir.subdirectory(&partition("build_id", run.build_id()))?;
+        let dir = dir.subdirectory(&partition("host", &run.host))?;
+        let dir = dir.subdirectory(&partition("date", date))?;
+        let name = format!("{}-{}.parquet", plain(&run.boot_id), run.time.start);
+        let file = dir.create_file(OsStr::new(&name))?;
+        self.write_to(file, run).map_err(io::Error::other)
+    }
+
+    fn write_to(&self, file: File, run: &Run) -> std::result::Result<(), ParquetError> {
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+        let schema = Arc::new(parse_message_type(COLUMNS)?);
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?;
+        let count = self.hits.len();
+        let time = i64::try_from(run.time.start.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+        // Optional columns have a value in each row, or in none.
+        let defined = |values: usize| Some(vec![i16::from(values > 0); count]);
+        let mut group = writer.next_row_group()?;
+        for at in 0..6 {
+            let Some(mut column) = group.next_column()? else {
+                break;
+            };
+            let mut numbers = |numbers: &[i64], defined: Option<Vec<i16>>| {
+                let typed = column.typed::<Int64Type>();
+                typed.write_batch(numbers, defined.as_deref(), None)
+            };
+            match at {
+                0 => numbers(&vec![time; count], None)?,
+                3 => numbers(&self.lines, defined(self.lines.len()))?,
+                4 => numbers(&self.offsets, defined(self.offsets.len()))?,
+                5 => column
+                    .typed::<BoolType>()
+                    .write_batch(&self.hits, None, None)?,
+                _ => {
+                    let (texts, defined) = match at {
+                        1 => (&self.functions, None),
+                        _ => (&self.files, defined(self.files.len())),
+                    };
+                    let typed = column.typed::<ByteArrayType>();
+                    typed.write_batch(texts, defined.as_deref(), None)?
+                }
+            };
+            column.close()?;
+        }
+        group.close()?;
+        writer.close()?;
+        Ok(())
+    }
+}
+
+/// Returns a text as a part of a file name. That of a run may have any character.
+fn plain(text: &str) -> String {
+    let bytes = text.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).into(),
+        _ => format!("%{byte:02X}"),
+    });
+    bytes.collect()
+}
+
+/// Returns the name of the directory of a partition.
+fn partition(name: &str, value: &str) -> OsString {
+    format!("{name}={}", plain(value)).into()
+}

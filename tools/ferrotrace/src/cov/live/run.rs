@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A run: what one host executed during a session, in a file.
+//!
+//! The file has [`MAGIC`] and a stream of zlib, which has a check value: a line of JSON, and the
+//! ranges of each text as LEB128 numbers.
+//!
+//! A run has ranges of addresses and no bitmap of blocks. The kernel patches its code, for static
+//! keys and for features of the CPU, so that hosts with the same image have different blocks.
+
+#![deny(unsafe_code)]
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::SystemTime;
+
+use ferro_coverage_core::Refusal;
+use miniz_oxide::deflate::compress_to_vec_zlib;
+use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::super::error::Error;
+use super::super::error::Result;
+use super::blocks::Block;
+use super::control::State;
+use super::functions::Found;
+use super::functions::Function;
+use super::print::States;
+use crate::dprobes::module_file::running_build_id;
+use crate::elf::binary::hex;
+use crate::file::read_regular;
+use crate::kallsyms::Modules;
+use crate::relay::output::this_boot;
+use crate::relay::output::this_host;
+
+/// Beginning of a file.
+const MAGIC: &[u8] = b"ferrotrace run 1\n";
+
+/// Maximum number of bytes of a file, and of its content.
+const MAX: usize = 8 << 20;
+
+/// Level of compression.
+const LEVEL: u8 = 9;
+
+/// Executed code of one host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Name of the host.
+    pub host: String,
+    /// The kernel's identity of the boot.
+    pub boot_id: String,
+    /// Release of the kernel.
+    pub release: String,
+    /// Start and end, in seconds since 1970.
+    pub time: Range<u64>,
+    /// The kernel's code, and the code of modules.
+    pub texts: Vec<Text>,
+}
+
+/// Executed code of the kernel or a module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Text {
+    /// The module; `None` for the kernel.
+    pub module: Option<String>,
+    /// Build ID, in hexadecimal digits.
+    pub build_id: String,
+    /// Code whose blocks were watched, as offsets from the start of the text, in ascending order.
+    #[serde(skip)]
+    pub watched: Vec<Range<u32>>,
+    /// Code that was executed.
+    #[serde(skip)]
+    pub executed: Vec<Range<u32>>,
+}
+
+/// Adds a range of addresses behind others, or extends the last one.
+fn add(ranges: &mut Vec<Range<u32>>, range: &Range<u64>, text: u64, extends: bool) -> Option<()> {
+    let offset = |address: u64| u32::try_from(address.checked_sub(text)?).ok();
+    let range = offset(range.start)?..offset(range.end)?;
+    match ranges.last_mut() {
+        Some(last) if extends || last.end >= range.start => last.end = last.end.max(range.end),
+        _ => ranges.push(range),
+    }
+    Some(())
+}
+
+impl Text {
+    /// Collects blocks of functions of one text, which starts at an address.
+    ///
+    /// If the functions are all of the text, the code between them counts as watched, too.
+    fn of<'a>(
+        states: impl Iterator<Item = (&'a Function, &'a Vec<State>)>,
+        text: u64,
+        is_whole: bool,
+    ) -> Self {
+        let mut own = Self::default();
+        let mut extends = false;
+        for (function, states) in states {
+            extends &= is_whole;
+            for (block, state) in function.blocks.iter().zip(states) {
+                match state {
+                    // The finder knows such blocks on each host.
+                    State::Refused(_) => extends &= block.places.is_empty(),
+                    _ => extends = add(&mut own.watched, &block.range, text, extends).is_some(),
+                }
+                if *state == State::Hit {
+                    add(&mut own.executed, &block.range, text, false);
+                }
+            }
+        }
+        own
+    }
+
+    /// Returns the state of a block by its addresses in a text that starts at an address.
+    fn state(&self, block: &Range<u64>, text: u64) -> State {
+        let offset = |address: u64| u32::try_from(address.wrapping_sub(text)).unwrap_or(u32::MAX);
+        let (start, end) = (offset(block.start), offset(block.end));
+        // Returns true if a range has an address below `end`, and one from the start of the block.
+        let meets = |ranges: &[Range<u32>], end: u32| {
+            let next = ranges.partition_point(|range| range.end <= start);
+            ranges.get(next).is_some_and(|range| range.start < end)
+        };
+        match (
+            meets(&self.executed, end),
+            meets(&self.watched, start.saturating_add(1)),
+        ) {
+            (true, _) => State::Hit,
+            (_, true) => State::Missed,
+            _ => State::Refused(None),
+        }
+    }
+}
+
+/// Returns the next number.
+fn take(bytes: &mut &[u8]) -> Option<u32> {
+    let mut number = 0;
+    for shift in (0..32).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return number.try_into().ok();
+        }
+    }
+    None
+}
+
+fn put(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+/// Returns the next ranges. Their number is that of a file, and may be wrong.
+fn take_ranges(bytes: &mut &[u8]) -> Option<Vec<Range<u32>>> {
+    let mut ranges = Vec::new();
+    let mut end: u32 = 0;
+    for _ in 0..take(bytes)? {
+        let start = end.checked_add(take(bytes)?)?;
+        end = start.checked_add(take(bytes).filter(|len| *len > 0)?)?;
+        ranges.push(start..end);
+    }
+    Some(ranges)
+}
+
+fn put_ranges(bytes: &mut Vec<u8>, ranges: &[Range<u32>]) {
+    put(bytes, u32::try_from(ranges.len()).unwrap_or(0));
+    let mut end = 0;
+    for range in ranges {
+        put(bytes, range.start - end);
+        put(bytes, range.end - range.start);
+        end = range.end;
+    }
+}
+
+impl Run {
+    /// Makes the run of a session in the running kernel since a moment.
+    pub fn new(found: &Found, states: &States<'_>, start: SystemTime) -> Result<Self> {
+        let modules = Modules::running();
+        let mut names: Vec<_> = states
+            .iter()
+            .map(|(one, _)| one.module.as_deref())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut texts = Vec::new();
+        for module in names {
+            let build = running_build_id(Path::new("/"), module);
+            let text = match module {
+                Some(module) => modules.start(module),
+                None => found.text,
+            };
+            let (Some(build), Some(text)) = (build, text) else {
+                match module {
+                    // It is gone.
+                    Some(_) => continue,
+                    None => return Err(Error::NoBuildId),
+                }
+            };
+            let own = states
+                .iter()
+                .filter(|(one, _)| one.module.as_deref() == module);
+            let own = own.map(|(function, states)| (*function, states));
+            texts.push(Text {
+                module: module.map(str::to_owned),
+                build_id: hex(&build),
+                ..Text::of(own, text, found.is_whole)
+            });
+        }
+        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = |time| seconds(time).map_or(0, |time| time.as_secs());
+        let names = nix::sys::utsname::uname().ok();
+        let release = names.map(|names| names.release().to_string_lossy().into_owned());
+        Ok(Self {
+            host: this_host().unwrap_or_default(),
+            boot_id: this_boot().unwrap_or_default(),
+            release: release.unwrap_or_default(),
+            time: seconds(start)..seconds(SystemTime::now()),
+            texts,
+        })
+    }
+
+    /// Returns the bytes of a file.
+    pub fn bytes(&self) -> serde_json::Result<Vec<u8>> {
+        let mut content = serde_json::to_vec(self)?;
+        content.push(b'\n');
+        for text in &self.texts {
+            put_ranges(&mut content, &text.watched);
+            put_ranges(&mut content, &text.executed);
+        }
+        Ok([MAGIC, &compress_to_vec_zlib(&content, LEVEL)].concat())
+    }
+
+    /// Parses the bytes of a file. Memory is bounded by [`MAX`], whatever they are.
+    pub fn parse(bytes: &[u8]) -> std::result::Result<Self, &'static str> {
+        let stream = bytes
+            .strip_prefix(MAGIC)
+            .ok_or("not a run of live coverage")?;
+        let content = decompress_to_vec_zlib_with_limit(stream, MAX);
+        let content = content.map_err(|_| "damaged or cut short, or too long")?;
+        let end = content.iter().position(|byte| *byte == b'\n');
+        let (line, mut rest) = content.split_at(end.unwrap_or(content.len()));
+        let mut run: Self = serde_json::from_slice(line).map_err(|_| "its description is wrong")?;
+        rest = rest.get(1..).unwrap_or_default();
+        for text in &mut run.texts {
+            let ranges = take_ranges(&mut rest).zip(take_ranges(&mut rest));
+            (text.watched, text.executed) = ranges.ok_or("its ranges are wrong")?;
+        }
+        match rest.is_empty() {
+            true => Ok(run),
+            false => Err("it has more bytes than ranges"),
+        }
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let unfit = |source| Error::Run(path.into(), source);
+        let bytes = read_regular(path, u64::try_from(MAX).unwrap_or(0)).map_err(unfit)?;
+        Self::parse(&bytes).map_err(|what| unfit(std::io::Error::other(what)))
+    }
+
+    /// Returns the kernel's code.
+    fn kernel(&self) -> Option<&Text> {
+        self.texts.iter().find(|text| text.module.is_none())
+    }
+
+    /// Returns the build ID of the kernel.
+    pub fn build_id(&self) -> &str {
+        self.kernel().map_or("", |text| &text.build_id)
+    }
+
+    /// Returns the states of the blocks of the kernel's functions, which may be those of another
+    /// host with the same image.
+    pub fn states(&self, found: &Found) -> Vec<Vec<State>> {
+        let functions = found.functions.iter();
+        let text = self.kernel().zip(found.text);
+        let state = |block: &Block| match text {
+            Some((text, start)) if !block.places.is_empty() => text.state(&block.range, start),
+            _ => State::Refused(Some(Refusal::NotExecutable)),
+        };
+        let states = functions.map(|function| function.blocks.iter().map(state).collect());
+        states.collect()
+    }
+}
+
+/// Returns the states of blocks that any of two runs has.
+pub fn unite(mut states: Vec<Vec<State>>, other: Vec<Vec<State>>) -> Vec<Vec<State>> {
+    for (one, other) in states.iter_mut().flatten().zip(other.into_iter().flatten()) {
+        match (*one, other) {
+            (State::Hit, _) | (State::Missed, State::Refused(_)) => (),
+            _ => *one = other,
+        }
+    }
+    states
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Functions with blocks of a size; block 2 of each has no place.
+    fn functions(count: u64, blocks: u64, size: u64) -> Vec<Function> {
+        let place = |at: u64, address| (at != 2).then_some(address).into_iter().collect();
+        let functions = (0..count).map(|function| Function {
+            name: format!("f{function}"),
+            module: None,
+            blocks: (0..blocks)
+                .map(|at| (at, 0x1000 + function * (blocks * size + 8) + at * size))
+                .map(|(at, start)| Block {
+                    range: start..start + size,
+                    places: place(at, start),
+                })
+                .collect(),
+        });
+        functions.collect()
+    }
+
+    fn run(functions: &[Function], states: &[Vec<State>], is_whole: bool) -> Run {
+        let text = Text {
+            build_id: "ab".to_owned(),
+            ..Text::of(functions.iter().zip(states), 0x1000, is_whole)
+        };
+        Run {
+            host: "host".to_owned(),
+            time: 5..7,
+            texts: vec![text],
+            ..Run::default()
+        }
+    }
+
+    fn found(functions: &[Function], shift: u64) -> Found {
+        let mut functions = functions.to_vec();
+        for block in functions.iter_mut().flat_map(|one| &mut one.blocks) {
+            block.range = block.range.start + shift..block.range.end + shift;
+        }
+        Found {
+            functions,
+            text: Some(0x1000 + shift),
+            ..Found::default()
+        }
+    }
+
+    const NO: State = State::Refused(None);
+    const NONE: State = State::Refused(Some(Refusal::NotExecutable));
+    use State::{Hit, Missed};
+
+    #[test]
+    fn a_run_of_a_host_is_that_of_another() {
+        let functions = functions(3, 4, 8);
+        let states = [
+            vec![Hit, Missed, NONE, Hit],
+            vec![Missed, Missed, NONE, NO],
+            vec![Hit, Hit, NONE, Missed],
+        ];
+        let run = run(&functions, &states, true);
+        assert_eq!(run.texts[0].watched, [0..0x38, 0x50..0x70]);
+        assert_eq!(run.texts[0].executed, [0..8, 0x18..0x20, 0x50..0x60]);
+        assert_eq!(Run::parse(&run.bytes().unwrap()).unwrap(), run);
+        // The other kernel was moved.
+        assert_eq!(run.states(&found(&functions, 0x7000)), states);
+        // A block that is two in the other kernel.
+        let mut other = found(&functions, 0);
+        other.functions[2].blocks[1].range = 0x1058..0x105c;
+        other.functions[2].blocks[2] = other.functions[2].blocks[1].clone();
+        other.functions[2].blocks[2].range = 0x105c..0x1060;
+        assert_eq!(run.states(&other)[2], [Hit, Hit, Hit, Missed]);
+        // What another host has executed is added; the first function was not watched there.
+        let states = [
+            vec![NO; 4],
+            vec![Hit, Missed, NONE, Missed],
+            vec![Missed; 4],
+        ];
+        let second = self::run(&functions[1..], &states[1..], false);
+        let here = found(&functions, 0);
+        assert_eq!(second.states(&here)[0], [NO, NO, NONE, NO]);
+        let all = unite(run.states(&here), second.states(&here));
+        assert_eq!(all[0], [Hit, Missed, NONE, Hit]);
+        assert_eq!(all[1], [Hit, Missed, NONE, Missed]);
+    }
+
+    /// Debian's kernel: 759,203 blocks in 12.6 MB, of which a tenth has no place.
+    #[test]
+    fn a_whole_kernel_is_small() {
+        let mut seed: u64 = 1;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let (mut functions, mut states) = (Vec::new(), Vec::new());
+        let (mut count, mut hits, mut address) = (0, 0, 0x1000);
+        while count < 759_203 {
+            // A function in six is executed, and blocks in a row: about half of them.
+            let (blocks, is_called) = (1 + random(24).min(759_202 - count), random(6) == 0);
+            let (mut own, mut of_function, mut is_hit) = (Vec::new(), Vec::new(), true);
+            for _ in 0..blocks {
+                let end = address + 1 + random(32);
+                let has_place = random(10) > 0;
+                is_hit = if random(3) == 0 {
+                    random(2) == 0
+                } else {
+                    is_hit
+                };
+                own.push(Block {
+                    range: address..end,
+                    places: has_place.then_some(address).into_iter().collect(),
+                });
+                let state = if is_called && is_hit { Hit } else { Missed };
+                of_function.push(if has_place { state } else { NONE });
+                address = end;
+            }
+            hits += of_function.iter().filter(|state| **state == Hit).count();
+            count += blocks;
+            address = address.next_multiple_of(16) + 16;
+            states.push(of_function);
+            functions.push(Function {
+                name: String::new(),
+                module: None,
+                blocks: own,
+            });
+        }
+        let run = run(&functions, &states, true);
+        assert_eq!(run.texts[0].watched.len(), 1);
+        let bytes = run.bytes().unwrap();
+        println!("{} bytes, {hits} of {count} blocks", bytes.len());
+        assert!(hits > 759_203 * 8 / 100);
+        assert!(bytes.len() < 100_000);
+        assert_eq!(Run::parse(&bytes).unwrap(), run);
+        assert_eq!(run.states(&found(&functions, 0)), states);
+    }
+
+    #[test]
+    fn damaged_files() {
+        let functions = functions(20, 5, 9);
+        let run = run(
+            &functions,
+            &vec![vec![Hit, Missed, NONE, Hit, Hit]; 20],
+            false,
+        );
+        let bytes = run.bytes().unwrap();
+        for end in 0..bytes.len() {
+            assert!(Run::parse(&bytes[..end]).is_err(), "{end}");
+        }
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x10;
+            // The first bytes of zlib have levels that do not matter.
+            let parsed = Run::parse(&bytes);
+            assert!(parsed.is_err() || parsed == Ok(run.clone()), "{at}");
+        }
+        let file = |ranges: &[u8]| {
+            let head = serde_json::to_vec(&run).unwrap();
+            let content = [&head, &b"\n"[..], ranges].concat();
+            Run::parse(&[MAGIC, &compress_to_vec_zlib(&content, 1)].concat())
+        };
+        let text = &file(&[1, 3, 4, 0]).unwrap().texts[0];
+        assert!(text.watched.iter().flat_map(Range::clone).eq(3..7) && text.executed.is_empty());
+        // Lengths that are too large, and numbers that do not fit.
+        for ranges in [
+            &[][..],
+            &[0],
+            &[0, 0, 0],
+            &[1, 3, 0, 0],
+            &[0xff, 0xff, 0xff, 0xff, 0x0f, 1, 1, 1, 1],
+            &[1, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, 0],
+            &[1, 0xff, 0xff, 0xff, 0xff, 0x1f, 1, 0],
+            &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0],
+        ] {
+            assert!(file(ranges).is_err(), "{ranges:?}");
+        }
+        // It would take more memory than it should.
+        let zeros = compress_to_vec_zlib(&vec![0; MAX + 1], 1);
+        let error = Run::parse(&[MAGIC, &zeros].concat()).unwrap_err();
+        assert!(error.contains("too long"), "{error}");
+    }
+}

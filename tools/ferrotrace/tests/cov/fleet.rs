@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Runs of live coverage of many hosts, with a program in place of the kernel.
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ferrotrace::cov::live::functions::Found;
+use ferrotrace::cov::live::functions::Selection;
+use ferrotrace::cov::live::functions::find;
+use ferrotrace::cov::live::run::Run;
+use ferrotrace::cov::live::run::Text;
+use ferrotrace::cov::live::text;
+use ferrotrace::cov::live::text::Image;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::cov;
+use super::has;
+use crate::common::fail;
+use crate::common::readers::python;
+use crate::common::stdout;
+use crate::common::succeed;
+
+const KERNEL: &str = r#"
+asm(".globl _text\n_text: int3");
+
+int every(int n)
+{
+	if (n > 3)
+		asm volatile("test %eax, %eax");
+	return n + 1;
+}
+
+int single(int n)
+{
+	return every(n) - 1;
+}
+
+int never(int n)
+{
+	return n ^ 5;
+}
+
+void last(void) { }
+"#;
+
+/// Runs, and the program.
+struct Fleet {
+    dir: TempDir,
+    found: Found,
+    build_id: String,
+}
+
+impl Fleet {
+    fn new(options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("kernel.c"), KERNEL).unwrap();
+        let mut gcc = Command::new("gcc");
+        gcc.args("-O1 -fno-toplevel-reorder -fcf-protection=none -nostdlib -static".split(' '));
+        gcc.args([
+            "-fno-inline",
+            "-Wl,--build-id=sha1,-e,0,--defsym=_etext=last",
+        ]);
+        gcc.args(options).args(["kernel.c", "-o", "vmlinux"]);
+        succeed(gcc.current_dir(dir.path()));
+        let (image, build_id, symbols) = Image::of_file(&dir.path().join("vmlinux")).unwrap();
+        let code = text::Text::image(image);
+        Self {
+            found: find(&symbols, &code, &Selection::default()).unwrap(),
+            build_id: build_id
+                .unwrap()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+            dir,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Saves a run that has executed these functions, or a block of one.
+    fn run(&self, host: &str, executed: &[(&str, Option<usize>)]) -> PathBuf {
+        let start = self.found.text.unwrap();
+        let offset = |address: u64| u32::try_from(address - start).unwrap();
+        let functions = self.found.functions.iter();
+        let blocks =
+            functions.flat_map(|one| one.blocks.iter().enumerate().map(move |at| (one, at)));
+        let is_executed = |name: &str, block| {
+            let mut all = executed.iter();
+            all.any(|(one, at)| *one == name && at.is_none_or(|at| at == block))
+        };
+        let mut text = Text {
+            build_id: self.build_id.clone(),
+            ..Text::default()
+        };
+        for (function, (at, block)) in blocks {
+            let range = offset(block.range.start)..offset(block.range.end);
+            text.watched.push(range.clone());
+            if is_executed(&function.name, at) {
+                text.executed.push(range);
+            }
+        }
+        let run = Run {
+            host: host.to_owned(),
+            boot_id: "b007/1".to_owned(),
+            release: "7.3.4".to_owned(),
+            time: 1_700_000_000..1_700_000_060,
+            texts: vec![text],
+        };
+        let path = self.path(&format!("run-{}", host.replace('/', "_")));
+        fs::write(&path, run.bytes().unwrap()).unwrap();
+        path
+    }
+
+    /// Saves the runs of 20 hosts: odd ones execute another branch, and one another function.
+    fn runs(&self) -> Vec<PathBuf> {
+        let runs = (0..20).map(|host| {
+            let mut executed = vec![("every", Some(0)), ("every", Some(1 + host % 2))];
+            if host == 7 {
+                executed.push(("single", None));
+            }
+            self.run(&format!("host{host}"), &executed)
+        });
+        runs.collect()
+    }
+
+    fn merge(&self, args: &[&str], runs: &[PathBuf]) -> Command {
+        let mut command = cov(&["merge"]);
+        command
+            .args(runs)
+            .arg("--vmlinux")
+            .arg(self.path("vmlinux"))
+            .args(args);
+        command
+    }
+}
+
+#[test]
+fn reports() {
+    let fleet = Fleet::new(&["-g"]);
+    let runs = fleet.runs();
+    let report = |args: &[&str]| stdout(&succeed(&mut fleet.merge(args, &runs)));
+    let text = report(&[]);
+    has(
+        &text,
+        &[
+            &format!("20 runs of 20 hosts, 7.3.4, build ID {}\n", fleet.build_id),
+            "3/3  100.0%  every\n",
+            "1/1  100.0%  single\n",
+            "functions 66.6% (2/3)",
+        ],
+    );
+    has(&report(&["--missed"]), &["0/1  0.0%  never\n"]);
+    has(&report(&["--lines"]), &["20 hosts", "kernel.c"]);
+    has(
+        &report(&["--lcov", "-"]),
+        &["FNDA:1,single", "FNDA:0,never", "DA:18,0\n", "DA:7,1\n"],
+    );
+    let json: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    assert_eq!(
+        (&json["hosts"], &json["summary"]["functions"]["executed"]),
+        (&20.into(), &2.into())
+    );
+    let one = stdout(&succeed(&mut fleet.merge(&["--lcov", "-"], &runs[..1])));
+    has(&one, &["FNDA:0,single"]);
+}
+
+#[test]
+fn runs_that_do_not_fit() {
+    let (fleet, other) = (Fleet::new(&["-g"]), Fleet::new(&["-O0"]));
+    let runs = [
+        fleet.run("one", &[("every", None)]),
+        other.run("two", &[("never", None)]),
+    ];
+    has(
+        &fail(&mut fleet.merge(&[], &runs)),
+        &["several images", &fleet.build_id, &other.build_id],
+    );
+    has(
+        &fail(&mut fleet.merge(&[], &runs[1..])),
+        &["no image has the build ID", &other.build_id],
+    );
+    has(
+        &fail(cov(&["merge", "--lines"]).arg(&runs[0])),
+        &["--vmlinux FILE"],
+    );
+    let damaged = fleet.path("damaged");
+    let bytes = fs::read(&runs[0]).unwrap();
+    for bytes in [&b"other"[..], b"", &bytes[..bytes.len() - 3]] {
+        fs::write(&damaged, bytes).unwrap();
+        let message = fail(cov(&["merge"]).arg(&damaged));
+        has(&message, &["damaged: cannot be used"]);
+    }
+    // Tables have runs of several images, and images without lines.
+    let tables = fleet.path("tables");
+    let mut command = fleet.merge(&["--parquet"], &runs);
+    succeed(
+        command
+            .arg(&tables)
+            .arg("--vmlinux")
+            .arg(other.path("vmlinux")),
+    );
+    for (fleet, host) in [(&fleet, "one"), (&other, "two")] {
+        let path = format!(
+            "build_id={}/host={host}/date=2023-11-14/b007%2F1-1700000000.parquet",
+            fleet.build_id
+        );
+        let bytes = fs::read(tables.join(path)).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    }
+    // A name is never a path.
+    let tables = fleet.path("more");
+    let run = fleet.run("../x", &[]);
+    succeed(fleet.merge(&["--parquet"], &[run]).arg(&tables));
+    let below = tables.join(format!("build_id={}/host=..%2Fx", fleet.build_id));
+    assert!(below.is_dir());
+}
+
+/// Returns the rows of a query that the document has after a comment.
+fn ask(tables: &Path, question: &str) -> String {
+    let text = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../Documentation/live-coverage.rst"
+    ));
+    let text = text.unwrap();
+    let view = text
+        .split_once("CREATE VIEW")
+        .unwrap()
+        .1
+        .split_once(';')
+        .unwrap()
+        .0;
+    let view = view.replace("tables/", &format!("{}/", tables.display()));
+    let query = text.split_once(question).unwrap().1;
+    let query = query.split_once('\n').unwrap().1.split_once(';').unwrap().0;
+    python(
+        "import duckdb, sys\nfor row in duckdb.sql(sys.argv[1]).fetchall(): print(*row)",
+        &[&format!("CREATE VIEW{view}; {query}")],
+    )
+}
+
+#[test]
+#[ignore = "needs the readers that make setup installs"]
+fn duckdb_asks_twenty_hosts() {
+    for options in [&["-g"][..], &["-g0"]] {
+        let fleet = Fleet::new(options);
+        let tables = fleet.path("tables");
+        succeed(fleet.merge(&["--parquet"], &fleet.runs()).arg(&tables));
+        let ask = |question| ask(&tables, question);
+        assert_eq!(ask("-- functions that no host has executed"), "never\n");
+        assert_eq!(
+            ask("-- functions that only one host executes"),
+            "single host7\n"
+        );
+        let lines = ask("-- lines that no host has executed");
+        let lines: Vec<_> = lines
+            .lines()
+            .map(|line| line.rsplit_once(' ').unwrap())
+            .collect();
+        if options == ["-g"] {
+            assert!(
+                lines.iter().all(|(file, _)| file.ends_with("kernel.c")),
+                "{lines:?}"
+            );
+            let numbers: Vec<_> = lines.iter().map(|(_, number)| *number).collect();
+            assert_eq!(numbers, ["17", "18", "19"]);
+        } else {
+            assert!(lines.is_empty());
+        }
+    }
+}
