@@ -213,12 +213,15 @@ fn runs_that_do_not_fit() {
         let bytes = fs::read(tables.join(path)).unwrap();
         assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
     }
-    // A name is never a path.
+    // A name is never a path, and no time is too late.
     let tables = fleet.path("more");
-    let run = fleet.run("../x", &[]);
-    succeed(fleet.merge(&["--parquet"], &[run]).arg(&tables));
-    let below = tables.join(format!("build_id={}/host=..%2Fx", fleet.build_id));
-    assert!(below.is_dir());
+    let path = fleet.run("../x", &[]);
+    let mut run = Run::read(&path).unwrap();
+    run.time.start = u64::MAX;
+    fs::write(&path, run.bytes().unwrap()).unwrap();
+    succeed(fleet.merge(&["--parquet"], &[path]).arg(&tables));
+    let below = format!("build_id={}/host=..%2Fx/date=9999-12-31", fleet.build_id);
+    assert!(tables.join(below).is_dir());
 }
 
 /// Returns the rows of a query that the document has after a comment.

@@ -61,6 +61,9 @@ const COLUMNS: &str = "message coverage {
     required boolean hit;
 }";
 
+/// Last second of the year 9999, the last one with a date.
+const LAST: u64 = 253_402_300_799;
+
 /// A kernel with the blocks of all of its functions.
 pub struct Kernel {
     build_id: String,
@@ -137,9 +140,7 @@ impl Kernel {
                 }
                 None => table.blocks(functions.iter().zip(&states), &names),
             }
-            let start = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(run.time.start));
-            let start = start.unwrap_or(SystemTime::UNIX_EPOCH);
-            table.write(run, start, dir).map_err(|source| {
+            table.write(run, dir).map_err(|source| {
                 Error::Io(IoError {
                     action: "write a table below",
                     path: dir.path().into(),
@@ -222,8 +223,9 @@ impl Table {
     }
 
     /// Writes the file of a run.
-    fn write(&self, run: &Run, start: SystemTime, dir: &Directory) -> io::Result<()> {
-        let time = format_rfc3339_seconds(start).to_string();
+    fn write(&self, run: &Run, dir: &Directory) -> io::Result<()> {
+        let start = Duration::from_secs(run.time.start.min(LAST));
+        let time = format_rfc3339_seconds(SystemTime::UNIX_EPOCH + start).to_string();
         let date = time.split('T').next().unwrap_or_default();
         let dir = dir.subdirectory(&partition("build_id", run.build_id()))?;
         let dir = dir.subdirectory(&partition("host", &run.host))?;

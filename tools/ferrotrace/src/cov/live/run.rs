@@ -179,10 +179,8 @@ impl Run {
     /// Makes the run of a session in the running kernel since a moment.
     pub fn new(found: &Found, states: &States<'_>, start: SystemTime) -> Result<Self> {
         let modules = Modules::running();
-        let mut names: Vec<_> = states
-            .iter()
-            .map(|(one, _)| one.module.as_deref())
-            .collect();
+        let names = states.iter().map(|(one, _)| one.module.as_deref());
+        let mut names: Vec<_> = names.chain([None]).collect();
         names.sort_unstable();
         names.dedup();
         let mut texts = Vec::new();
@@ -213,9 +211,10 @@ impl Run {
         let seconds = |time| seconds(time).map_or(0, |time| time.as_secs());
         let names = nix::sys::utsname::uname().ok();
         let release = names.map(|names| names.release().to_string_lossy().into_owned());
+        let boot_id = this_boot().unwrap_or_default();
         Ok(Self {
-            host: this_host().unwrap_or_default(),
-            boot_id: this_boot().unwrap_or_default(),
+            host: this_host().unwrap_or_else(|| boot_id.clone()),
+            boot_id,
             release: release.unwrap_or_default(),
             time: seconds(start)..seconds(SystemTime::now()),
             texts,
