@@ -83,6 +83,9 @@ enum Command {
     /// Show what many hosts have executed, from the runs that cov live has saved.
     #[command(before_long_help = super::help::COV_MERGE)]
     Merge(merge::MergeArgs),
+    /// Show which functions that fixes change are executed, and on how many hosts.
+    #[command(before_long_help = super::help::COV_EXPOSED)]
+    Exposed(merge::ExposedArgs),
     /// Show which new lines of a patch were executed.
     #[command(before_long_help = super::help::COV_PATCH)]
     Patch(patch::PatchArgs),
@@ -237,6 +240,7 @@ impl CovArgs {
             Command::Report(args) => args.run(&control)?,
             Command::Live(args) => return args.run(),
             Command::Merge(args) => args.run()?,
+            Command::Exposed(args) => args.run()?,
             Command::Patch(args) => args.run(&control)?,
         }
         Ok(0)

@@ -84,6 +84,11 @@ Examples:
   ferrotrace cov merge runs/* --vmlinux vmlinux --lines
   ferrotrace cov merge runs/* --vmlinux vmlinux --parquet tables";
 
+pub const COV_EXPOSED: &str = "\
+Examples:
+  git log --format='%h %s' --grep CVE v7.3.4..v7.3.9 >fixes
+  ferrotrace cov exposed --fixes fixes runs/* --vmlinux vmlinux";
+
 pub const COV_PATCH: &str = "\
 Examples:
   ferrotrace cov patch origin/master..

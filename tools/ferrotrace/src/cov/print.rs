@@ -48,9 +48,10 @@ fn below<'p>(path: &'p str, root: &Path) -> &'p str {
 }
 
 /// Rows of text, of which the last column is not padded.
-pub(super) struct Table<const N: usize>(pub Vec<[String; N]>);
+pub struct Table<const N: usize>(pub Vec<[String; N]>);
 
 impl<const N: usize> Table<N> {
+    /// Returns the lines.
     pub fn text(&self) -> String {
         let mut widths = [0; N];
         for row in &self.0 {

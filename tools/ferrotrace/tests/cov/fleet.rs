@@ -224,6 +224,67 @@ fn runs_that_do_not_fit() {
     assert!(tables.join(below).is_dir());
 }
 
+#[test]
+fn fixes_of_executed_functions() {
+    let fleet = Fleet::new(&["-g"]);
+    let runs = fleet.runs();
+    let git = |args: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b"])
+            .args(args);
+        stdout(&succeed(git.current_dir(fleet.dir.path())))
+    };
+    let (source, list) = (fleet.path("kernel.c"), fleet.path("fixes"));
+    git(&["init", "-q"]);
+    fs::write(fleet.path(".gitattributes"), "*.c diff=cpp\n").unwrap();
+    git(&["add", ".gitattributes", "kernel.c"]);
+    git(&["commit", "-qm", "begin"]);
+    let mut hashes = "# fixes\n".to_owned();
+    let mut text = KERNEL.to_owned() + "\nint other(void)\n{\n\treturn 2;\n}\n";
+    for (old, new) in [("- 1", "- 2"), ("^ 5", "^ 6"), ("return 2", "return 3")] {
+        fs::write(&source, &text).unwrap();
+        git(&["commit", "-qam", "before", "--allow-empty"]);
+        text = text.replace(old, new);
+        fs::write(&source, &text).unwrap();
+        git(&["commit", "-qam", &format!("fix {new}")]);
+        hashes += &git(&["log", "-1", "--format=%h %s"]);
+    }
+    fs::write(&list, hashes).unwrap();
+    let exposed = |args: &[&str]| {
+        let mut command = cov(&["exposed", "--repo"]);
+        command
+            .arg(fleet.dir.path())
+            .arg("--fixes")
+            .arg(&list)
+            .args(&runs);
+        command
+            .arg("--vmlinux")
+            .arg(fleet.path("vmlinux"))
+            .args(args);
+        command
+    };
+    let text = stdout(&succeed(&mut exposed(&[])));
+    // In the order of the list.
+    let mut rows = text.lines().skip(1);
+    for (count, end) in [
+        ("1/20 ", "single: fix - 2"),
+        ("0/20 ", "never: fix ^ 6"),
+        ("no code ", "other: fix return 3"),
+    ] {
+        has(rows.next().unwrap(), &[count, end]);
+    }
+    has(&text, &["fixes of executed functions: 1 of 3\n"]);
+    let json: Value = serde_json::from_slice(&succeed(&mut exposed(&["--json"])).stdout).unwrap();
+    let single = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["function"] == "single");
+    assert_eq!(single.unwrap()["executed"], serde_json::json!(["host7"]));
+    fs::write(&list, "none\n").unwrap();
+    has(&fail(&mut exposed(&[])), &["no such commit"]);
+}
+
 /// Returns the rows of a query that the document has after a comment.
 fn ask(tables: &Path, question: &str) -> String {
     let text = fs::read_to_string(concat!(

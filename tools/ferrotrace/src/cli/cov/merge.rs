@@ -1,26 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace cov merge`.
+//! `ferrotrace cov merge` and `ferrotrace cov exposed`.
 
 #![deny(unsafe_code)]
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
+use serde_json::json;
 
 use ferrotrace::cov::error::Error;
+use ferrotrace::cov::live::fleet::Hosts;
 use ferrotrace::cov::live::fleet::Kernel;
 use ferrotrace::cov::live::fleet::builds;
 use ferrotrace::cov::live::fleet::hosts;
 use ferrotrace::cov::live::run::Run;
 use ferrotrace::cov::live::server;
+use ferrotrace::cov::patch::git::Fixed;
+use ferrotrace::cov::patch::git::fixed;
+use ferrotrace::cov::print::Table;
 use ferrotrace::directory::Directory;
+use ferrotrace::file::read_at_most;
 
+use super::super::print;
 use super::super::warn;
 use super::live::ShowArgs;
+
+/// Maximum number of bytes of a list of fixes.
+const LIST: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub struct MergeArgs {
@@ -43,14 +56,97 @@ pub struct MergeArgs {
     show: ShowArgs,
 }
 
+#[derive(Debug, Args)]
+pub struct ExposedArgs {
+    /// Files that ferrotrace cov live --save has written.
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// The list of fixes: the hash of a commit begins each line, # a comment.
+    #[arg(long, value_name = "FILE")]
+    fixes: PathBuf,
+    /// The repository with the commits.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repo: PathBuf,
+    /// The image of the runs' kernel; it can be repeated. Otherwise the running kernel must be
+    /// theirs.
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Vec<PathBuf>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads the files of runs.
+fn read(paths: &[PathBuf]) -> Result<Vec<Run>> {
+    let runs = paths.iter().map(|path| Run::read(path));
+    let runs = runs.collect::<Result<Vec<_>, _>>()?;
+    let mut texts = runs.iter().flat_map(|run| &run.texts);
+    if texts.any(|text| text.module.is_some()) {
+        warn("blocks of modules are left out");
+    }
+    Ok(runs)
+}
+
+impl ExposedArgs {
+    pub fn run(self) -> Result<()> {
+        let runs = read(&self.runs)?;
+        let name = self.fixes.display();
+        let list =
+            read_at_most(&self.fixes, LIST).with_context(|| format!("{name}: cannot be read"))?;
+        let fixed = fixed(&self.repo, &String::from_utf8_lossy(&list))?;
+        let names = fixed.iter().map(|one| one.function.clone());
+        let mut hosts: BTreeMap<_, _> = names.map(|name| (name, Hosts::default())).collect();
+        for build in builds(&runs).keys() {
+            Kernel::find(build, &self.vmlinux)?.add_hosts(&runs, &mut hosts);
+        }
+        let none = Hosts::default();
+        let of = |function: &str| hosts.get(function).unwrap_or(&none);
+        if self.json {
+            let all = fixed.iter().map(|one| {
+                let hosts = of(&one.function);
+                json!({
+                    "commit": one.commit,
+                    "subject": one.subject,
+                    "file": one.file,
+                    "function": one.function,
+                    "compiled": hosts.is_compiled,
+                    "watched": hosts.watched.len(),
+                    "executed": hosts.executed,
+                })
+            });
+            print(&(Value::from_iter(all).to_string() + "\n"))?;
+            return Ok(());
+        }
+        let mut table = vec![["hosts", "fix", "function"].map(str::to_owned)];
+        for one in &fixed {
+            let hosts = of(&one.function);
+            let count = match (hosts.is_compiled, hosts.watched.len()) {
+                (false, _) => "no code".to_owned(),
+                (_, 0) => "not watched".to_owned(),
+                (_, watched) => format!("{}/{watched}", hosts.executed.len()),
+            };
+            let id = one.commit.get(..12).unwrap_or_default();
+            let function = format!("{}: {}", one.function, one.subject);
+            table.push([count, id.to_owned(), function]);
+        }
+        let executed = fixed
+            .iter()
+            .filter(|one| !of(&one.function).executed.is_empty());
+        let commits = |all: &mut dyn Iterator<Item = &Fixed>| {
+            BTreeSet::from_iter(all.map(|one| one.commit.clone())).len()
+        };
+        let (some, all) = (commits(&mut { executed }), commits(&mut fixed.iter()));
+        print(&format!(
+            "{}fixes of executed functions: {some} of {all}\n",
+            Table(table).text()
+        ))?;
+        Ok(())
+    }
+}
+
 impl MergeArgs {
     pub fn run(self) -> Result<()> {
-        let runs = self.runs.iter().map(|path| Run::read(path));
-        let runs = runs.collect::<Result<Vec<_>, _>>()?;
-        let modules = runs.iter().flat_map(|run| &run.texts);
-        if modules.into_iter().any(|text| text.module.is_some()) {
-            warn("blocks of modules are left out");
-        }
+        let runs = read(&self.runs)?;
         let builds = builds(&runs);
         if let Some(dir) = &self.parquet {
             let dir = Directory::create_all(dir)?;

@@ -119,6 +119,33 @@ impl Kernel {
             .collect()
     }
 
+    /// Adds the hosts of runs of this kernel to functions by name.
+    pub fn add_hosts(&self, runs: &[Run], to: &mut BTreeMap<String, Hosts>) {
+        // Not the path of a name of Rust, and no ending of a compiler's copy.
+        let name = |function: &Function| {
+            let name = demangled(&function.name);
+            let name = name.rsplit("::").next().unwrap_or_default();
+            name.split('.').next().unwrap_or_default().to_owned()
+        };
+        let names: Vec<_> = self.found.functions.iter().map(name).collect();
+        let runs = runs.iter();
+        for run in runs.filter(|run| run.build_id() == self.build_id) {
+            for (name, states) in names.iter().zip(run.states(&self.found)) {
+                let Some(hosts) = to.get_mut(name) else {
+                    continue;
+                };
+                hosts.is_compiled = true;
+                let hit = is_hit(states.into_iter());
+                if hit.is_some() {
+                    hosts.watched.insert(run.host.clone());
+                }
+                if hit == Some(true) {
+                    hosts.executed.insert(run.host.clone());
+                }
+            }
+        }
+    }
+
     /// Writes the tables of the runs of this kernel below a directory, a file for each.
     pub fn write_tables(&self, runs: &[Run], dir: &Directory) -> Result<()> {
         let functions = &self.found.functions;
@@ -150,6 +177,17 @@ impl Kernel {
         }
         Ok(())
     }
+}
+
+/// Hosts of a function.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    /// True if an image has the function.
+    pub is_compiled: bool,
+    /// Hosts that watched it.
+    pub watched: BTreeSet<String>,
+    /// Hosts that executed it.
+    pub executed: BTreeSet<String>,
 }
 
 /// Returns the build IDs of runs with the release of each.

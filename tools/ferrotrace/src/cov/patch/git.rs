@@ -31,6 +31,7 @@ use super::Line;
 use super::Patch;
 use super::beginning;
 use super::is_hash;
+use super::is_source;
 use super::matching::Found;
 use super::matching::Places;
 use super::matching::in_a_line;
@@ -193,6 +194,73 @@ fn parse(output: &[u8], order: &HashMap<String, usize>) -> Option<Blamed> {
         }
     }
     Some(blamed)
+}
+
+/// A function that a commit changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fixed {
+    /// The commit.
+    pub commit: String,
+    /// The first line of its message.
+    pub subject: String,
+    /// The source file.
+    pub file: String,
+    /// The function, without the path that a name of Rust has.
+    pub function: String,
+}
+
+/// Returns the function of a line that begins one.
+fn function_of(line: &str) -> Option<String> {
+    let is_part = |one: char| one.is_alphanumeric() || one == '_';
+    if let Some((_, name)) = line.split_once("fn ") {
+        return Some(name.split(|one| !is_part(one)).next()?.to_owned());
+    }
+    let (before, args) = line.split_once('(')?;
+    let name = before.trim_end().rsplit(|one| !is_part(one)).next()?;
+    if name.starts_with("SYSCALL_DEFINE") {
+        return Some(format!("__x64_sys_{}", args.split([',', ')']).next()?));
+    }
+    Some(name.to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Returns the functions that commits change, which a text lists: a hash begins each line.
+///
+/// They are those that git names before the changed lines. Each is there once for a commit.
+pub fn fixed(dir: &Path, list: &str) -> Result<Vec<Fixed>> {
+    let mut all = Vec::new();
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    for name in names.filter(|name| !name.starts_with('#')) {
+        let commit = commit(dir, name)?;
+        let args = "--format=%s -U0 --no-ext-diff --no-textconv --no-color -m --first-parent";
+        let mut args = Vec::from_iter(args.split(' '));
+        args.extend([&*commit, "--"]);
+        let output = run(dir, "show", &args)?;
+        let output = String::from_utf8_lossy(&output);
+        let mut lines = output.lines();
+        let subject = lines.next().unwrap_or_default();
+        let mut file = "";
+        let mut own = BTreeSet::new();
+        for line in lines {
+            // Removed files have the name /dev/null here, and changed lines begin with + or -.
+            file = line.strip_prefix("+++ b/").unwrap_or(file);
+            let function = line
+                .strip_prefix("@@ ")
+                .and_then(|hunk| hunk.split_once(" @@ "));
+            let function = function.and_then(|(_, line)| function_of(line));
+            if let Some(function) = function.filter(|_| is_source(file)) {
+                own.insert(Fixed {
+                    commit: commit.clone(),
+                    subject: subject.to_owned(),
+                    file: file.to_owned(),
+                    function,
+                });
+            }
+        }
+        all.extend(own);
+    }
+    Ok(all)
 }
 
 impl Range {
@@ -411,6 +479,19 @@ mod tests {
             blamed.lines,
             [line(2, &format!("{NEW} 1 1")), line(3, "boundary")]
         );
+    }
+
+    #[test]
+    fn functions_of_hunks() {
+        for (line, name) in [
+            ("static int one(struct a *b, int (*c)(int))", "one"),
+            ("two (void)", "two"),
+            ("SYSCALL_DEFINE3(read, unsigned int, fd)", "__x64_sys_read"),
+            ("    pub(crate) fn three<T>(&self)", "three"),
+        ] {
+            assert_eq!(function_of(line).as_deref(), Some(name));
+        }
+        assert!(function_of("struct four {").is_none() && function_of("(").is_none());
     }
 
     #[test]
