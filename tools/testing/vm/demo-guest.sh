@@ -123,7 +123,7 @@ grep -q 'try_from_fmt <-' "$OUT/calls" || fail "nothing of the kernel crate was 
 
 step "live coverage: which blocks of the running kernel, and of the driver, cat and a line for the driver execute"
 insmod "$MODULES/ferrotrace_coverage.ko"
-"$FERROTRACE" cov live 'vfs_*' --module rust_traced -- bash -c 'echo one line >/dev/rust_traced; cat /proc/version' | tee "$OUT/live"
+"$FERROTRACE" cov live 'vfs_*' '*rust_traced::*' -- bash -c 'echo one line >/dev/rust_traced; cat /proc/version' | tee "$OUT/live"
 grep -q '  vfs_read$' "$OUT/live" || fail "vfs_read was not executed"
 grep -q 'Totals.*word' "$OUT/live" || fail "the driver was not executed"
 if grep -q '  vfs_rename$' "$OUT/live"; then fail "vfs_rename was executed"; fi

@@ -89,7 +89,7 @@ struct WatchArgs {
     /// Watch these functions; * stands for any text, ? for any character, [a-z] for one of several.
     #[arg(value_name = "FUNCTION", required_unless_present_any = ["all", "modules", "paths"])]
     functions: Vec<Glob>,
-    /// Watch the functions of this module; it can be repeated.
+    /// Watch the functions of this module, or those FUNCTION selects of them; it can be repeated.
     #[arg(short, long = "module", value_name = "MODULE")]
     modules: Vec<String>,
     /// Watch the functions of this source file, or of all below this directory, such as fs/ext4; it

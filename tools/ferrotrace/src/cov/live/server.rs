@@ -142,8 +142,11 @@ pub fn text(
             };
             cov_print::text(&coverage, 1, style)
         }
-        (None, _, true) => print::json(states, places).to_string() + "
-",
+        (None, _, true) => {
+            print::json(states, places).to_string()
+                + "
+"
+        }
         (None, _, false) => print::text(states, show.missed, show.top),
     })
 }
