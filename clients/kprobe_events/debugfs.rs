@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs files of the client: `probes` adds, removes and lists probes, `totals` adds up their
-//! hits, `keep` has them written to memory that survives a reboot, `format` describes their
-//! records, and `lost` counts lost ones.
+//! debugfs files of the client: `probes` adds, removes and lists probes. `totals` and `keep` add
+//! probes with another destination: tables, and memory that survives a reboot. `format` describes
+//! the records, and `lost` is the number of lost records.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -86,11 +86,11 @@ impl NodeOps for ProbesFile {
     }
 }
 
-/// Opens the destination of a session's hits, as its first line says.
+/// Function that opens the destination of a session's hits, as the first written line names it.
 pub(crate) type OpenSink = fn(&[u8]) -> Result<Sink>;
 
 /// File `totals` or `keep`. Each open file has a destination for the hits of the probes that are
-/// added by it.
+/// added through it.
 pub(crate) struct SessionFile {
     probes: Arc<Probes>,
     open_sink: OpenSink,
@@ -104,7 +104,7 @@ struct Session {
     open_sink: OpenSink,
     #[pin]
     destination: Mutex<Option<Destination>>,
-    /// Contents of the tables when their start was last read.
+    /// Text of the tables, as of the last read at position 0.
     #[pin]
     text: Mutex<KVVec<u8>>,
 }
@@ -170,10 +170,11 @@ impl NodeOps for SessionFile {
 }
 
 impl Session {
-    /// Executes command lines: the first opens the destination, the others are as in `probes`.
-    /// Returns the number of executed bytes.
+    /// Executes command lines. The first write opens the destination by its first line, and
+    /// executes only this line. Later lines are commands as in `probes`. Returns the number of
+    /// executed bytes.
     ///
-    /// Errors: as the destination and [`Probes::run`] have them.
+    /// Errors: -EINVAL without a line, and the errors of `open_sink` and [`Probes::run`].
     fn run(&self, text: &[u8]) -> Result<usize> {
         let mut destination = self.destination.lock();
         if let Some(Destination { probes, sink }) = &*destination {
@@ -186,7 +187,8 @@ impl Session {
         Ok(end)
     }
 
-    /// Copies the contents of the tables. A read of the start takes them.
+    /// Copies the text of the tables. A read at position 0 renews it. Errors: -EINVAL if there are
+    /// no tables.
     fn read(&self, to: &mut UserDst) -> Result {
         let destination = self.destination.lock();
         let Some(Destination {

@@ -28,11 +28,12 @@ pub(crate) fn open_totals(line: &[u8]) -> Result<Sink> {
     Ok(Sink::Totals(totals))
 }
 
-/// Opens a channel in reserved memory, which overwrites its oldest records. The removal of its last
-/// probe closes it.
+/// Opens a channel in reserved memory. New records overwrite the oldest ones. The channel is closed
+/// when its file is closed and its last probe is removed.
 ///
-/// Errors: -EINVAL for another line, -ENXIO if no memory has this name, -EAGAIN for memory in use,
-/// -ENOSPC for too little memory, -ENOMEM.
+/// Errors: -EINVAL for a line that is no [`KeepCommand`], -EEXIST while such a channel is open,
+/// even in other memory, -ENXIO if no memory has this name, -EAGAIN for memory in use, -ENOSPC for
+/// too little memory, -ENOMEM.
 pub(crate) fn open_kept(line: &[u8]) -> Result<Sink> {
     let command = KeepCommand::parse(line).ok_or(EINVAL)?;
     let memory = CString::try_from_fmt(fmt!("{}", command.memory))?;

@@ -40,8 +40,8 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// Makes the kernel call the handler. Errors: -ENOENT if it has no place for that, which is
-    /// logged, -ENOMEM.
+    /// Makes the kernel call the handler. Errors: -ENOENT if it has no place for that, -EEXIST if
+    /// another exit is the first, -ENOMEM. Both reasons are logged.
     pub(crate) fn new(ready: Ready) -> Result<Self> {
         imp::hook(ready).map(|hook| Self { _hook: hook })
     }

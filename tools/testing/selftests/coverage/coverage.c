@@ -349,7 +349,7 @@ static void code(void)
 	}
 }
 
-/* Stores distances from 0, so far apart. Returns their number. */
+/* Stores the offsets below size that are multiples of apart. Returns their number. */
 static uint32_t steps(uint32_t *offsets, uint32_t size, uint32_t apart)
 {
 	uint32_t count, at;
@@ -359,7 +359,7 @@ static uint32_t steps(uint32_t *offsets, uint32_t size, uint32_t apart)
 	return count;
 }
 
-/* Finds the kernel's text, with room for an offset of each byte. */
+/* Finds the kernel's text. Returns an array with room for an offset of each byte. */
 static uint32_t *kernel_text(uint64_t *start, uint32_t *size)
 {
 	uint64_t end, unused;
@@ -373,8 +373,9 @@ static uint32_t *kernel_text(uint64_t *start, uint32_t *size)
 }
 
 /*
- * Arms instructions in all of the kernel's text, others at each run, prints "armed", and waits for SIGTERM. Afterwards
- * the text must be as before, except instructions that are never armed and that the kernel has patched.
+ * Arms a place in every 64 bytes of the kernel's text, at another distance in each run, prints "armed", and
+ * waits for SIGTERM. Afterwards the text must be as before. The kernel may have changed it, except at accepted
+ * places, and there are no new breakpoints.
  */
 static void text(void)
 {
@@ -392,7 +393,7 @@ static void text(void)
 	count = steps(offsets, size - first, 64);
 	fd = begin();
 	add_places(fd, start + first, offsets, count);
-	/* Before the text is armed: a guest that hangs has told how to try it again. */
+	/* Logged before arming, so that a guest that hangs can be run again with the same FIRST. */
 	fprintf(stderr, "<6>coverage: FIRST=%u\n", first);
 	EXPECT(control("arm\n") == 0);
 	puts("armed");
@@ -502,7 +503,7 @@ static void work(void)
 	close(ends[1]);
 }
 
-/* Executes the 4000 blocks of the module, and no other system call until the worker has removed their breakpoints. */
+/* Executes the 4000 blocks of the module, then spins: no system call while the worker removes breakpoints. */
 static void blocks(void)
 {
 	int i;
@@ -531,8 +532,8 @@ static void disarm(void)
 }
 
 /*
- * Prints costs, in a guest where a nanosecond is an instruction. The places are instructions that the module accepts, as many
- * as the text has basic blocks: every 20 bytes.
+ * Prints costs, in a guest with QEMU's -icount: a nanosecond is an instruction. The places are accepted
+ * instructions, one in 20 bytes, about as many as there are basic blocks.
  */
 static void bench(void)
 {

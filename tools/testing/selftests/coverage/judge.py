@@ -4,8 +4,8 @@
 
     judge.py [--all] [--cpus N] [--timeout N] [--keep DIR] [--results FILE] VARIANT [FUNCTION...]
 
-$FERROTRACE is the command. A guest watches the functions, or those of files and pipes, or all of the
-kernel (--all), and judge.sh executes some of them there. Prints TAP.
+$FERROTRACE is the path of the command. In the guest, judge.sh watches the functions (by default
+those of files and pipes, with --all the whole kernel) and executes some of them. Prints TAP.
 
 QEMU runs without KVM, and its log has
     from before arming until after the report   each breakpoint that a CPU took ("int")
@@ -15,8 +15,8 @@ QEMU runs without KVM, and its log has
                                                 the switch to "nochain")
 The guest is stopped when the log is switched. A watched block must be reported if its breakpoint was
 taken before the guest asked for the report, or if a CPU reached its place and found no breakpoint
-there. A reported block must have a breakpoint that was taken. Nothing is left out between the two: a
-hit after the guest asked for the report may be in it or not, but not without its breakpoint.
+there. A reported block must have a breakpoint that was taken. No block is exempt: a hit while the
+report is made may be reported or not; if it is, its breakpoint must have been taken.
 """
 
 import argparse
@@ -38,16 +38,18 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 RUN = os.path.join(HERE, "../../vm/run.py")
 GUEST = "tools/testing/selftests/coverage/judge.sh"
 FILES = ["vfs_*", "ksys_*", "pipe_*", "anon_pipe_*", "do_pipe*", "rw_verify_area", "do_sys_openat2", "path_*"]
-# A breakpoint that was taken in the kernel; an instruction that was translated, and a block of these.
+# Patterns of the log: a breakpoint taken in the kernel, a translated instruction, the first one of
+# a translated block.
 TAKEN = re.compile(rb": v=03 e=[0-9a-f]{4} i=1 cpl=0 IP=[0-9a-f]{4}:([0-9a-f]{16}) ")
 INSTRUCTION = re.compile(rb"\n0x([0-9a-f]{16}):  ([0-9a-f]{2}) ")
 START = re.compile(rb"\nIN: [^\n]*\n0x([0-9a-f]{16}):  ")
 INT3 = b"cc"
 # Addresses of the kernel and its modules.
 KERNEL = "0xffffffff80000000..0xffffffffffffffff"
-# Bytes of QEMU's log after which it is ended: a trap that repeats itself would fill the disk.
+# Maximum size of QEMU's log in bytes. QEMU is killed there: a trap that repeats itself would fill
+# the disk.
 LOG_MAX = 6 << 30
-# Blocks that are named for each kind of difference.
+# Maximum number of blocks that a result names.
 NAMED = 20
 
 
@@ -106,7 +108,7 @@ class Machine:
         return length
 
 
-# Words of the guest, and the switches before the answer.
+# Steps that the guest announces, and the monitor's commands before the answer.
 STEPS = {
     "arm": ["log int"],
     "armed": ["log int,in_asm,nochain"],
@@ -139,13 +141,13 @@ def limit_files():
 
 
 def run(args, work):
-    """Runs the guest. Returns its status, the report, and the marks and times in the log."""
+    """Runs the guest. Returns its status, the report, and the log's lengths and the times at the steps."""
     machine = Machine(work)
     out = os.path.join(work, "out")
     env = {**os.environ, "QEMU_OPTS": " ".join([os.environ.get("QEMU_OPTS", ""), *machine.options])}
     what = ["--all"] if args.all else [f"'{name}'" for name in args.functions]
     command = f"FERROTRACE={os.environ['FERROTRACE']} {GUEST} {' '.join(what)}"
-    # The switches of the log need QEMU's own translator.
+    # Logging by the monitor needs TCG.
     mem = os.environ.get("MEM") or ("3G" if args.all else "1G")
     options = ["--no-kvm", "--mem", mem, "--cpus", args.cpus, "--timeout", str(args.timeout), "--out", out]
     with subprocess.Popen([sys.executable, RUN, *options, args.variant, command], env=env,
@@ -174,7 +176,8 @@ class Seen:
             self.early = self.during | {int(match[1], 16) for match in find(TAKEN, "arm", "armed")}
             self.taken = self.early | {int(match[1], 16) for match in find(TAKEN, "report", "reported")}
             self.traps = len(taken)
-            # Instructions, those that were not a breakpoint at some time, and the first ones of blocks.
+            # Translated instructions; those translated without a breakpoint at least once; the first ones
+            # of translated blocks.
             self.instructions, self.plain = set(), set()
             for match in find(INSTRUCTION, "armed", "report"):
                 address = int(match[1], 16)
@@ -205,7 +208,7 @@ def watched(report):
 
 
 def differences(blocks, seen):
-    """Returns the blocks that were executed and not reported, and the contrary."""
+    """Returns the blocks that were executed and not reported, and those reported and not executed."""
     missed = [b for b in blocks if not b.executed and (b.place in seen.early or b.place in seen.plain)]
     invented = [b for b in blocks if b.executed and b.place not in seen.taken]
     return missed, invented
@@ -229,8 +232,9 @@ class Tap:
 
 
 def is_noticed(blocks, seen, executed):
-    """Returns true if a difference is found after the bit of one block has been changed from EXECUTED."""
-    block = next((b for b in blocks if b.executed == executed and (b.place in seen.taken) == executed), None)
+    """Flips the bit of one block that has EXECUTED. Returns true if differences() finds that block."""
+    block = next((b for b in blocks if b.executed == executed and (b.place in (seen.early if executed else seen.taken)) == executed),
+                 None)
     if block is None:
         return False
     block.executed = not executed
@@ -240,8 +244,11 @@ def is_noticed(blocks, seen, executed):
 
 
 def entered(blocks, seen):
-    """Returns the unreported blocks that a CPU began, and left before the place; and those that it entered
-    behind the place: a task was there when the block was armed, or the command has not found a jump."""
+    """Returns two lists of unreported blocks in which a translated block starts.
+
+    In the first, it starts at or before the place, and the CPU left before the place. In the second,
+    it starts behind the place: a task slept in the block when it was armed, or the command has not
+    found a jump into it."""
     starts = sorted(seen.starts)
     left, behind = [], []
     for block in blocks:
@@ -252,7 +259,7 @@ def entered(blocks, seen):
 
 
 def judge(report, log, marks, tap):
-    """Compares. Returns names and numbers."""
+    """Compares a report with a log and prints the results. Returns pairs of a name and a number."""
     with open(report, encoding="utf-8") as f:
         report = json.load(f)
     blocks = watched(report)
@@ -272,14 +279,14 @@ def judge(report, log, marks, tap):
         ("blocks watched", len(blocks)),
         ("blocks reported as executed", executed),
         ("breakpoint taken between arming and the report", during),
-        ("breakpoint taken while they were armed", sum(b.executed and b.place in seen.early for b in blocks) - during),
+        ("breakpoint taken while the blocks were being armed", sum(b.executed and b.place in seen.early for b in blocks) - during),
         ("breakpoint taken while the report was made", sum(b.executed and b.place not in seen.early for b in blocks)),
         ("executed, and not reported", len(missed)),
         ("reported, and not executed", len(invented)),
         ("begun, and left before the place", len(left)),
         ("continued behind the place", len(behind)),
         ("instructions that QEMU translated", len(seen.instructions)),
-        ("breakpoints that the CPUs took between the two", seen.traps),
+        ("traps between arming and the report", seen.traps),
     ]
 
 

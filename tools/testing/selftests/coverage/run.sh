@@ -15,7 +15,7 @@ set -u
 BUILD=$FERROTRACE_KDIR/selftests-coverage
 TRACING=/sys/kernel/tracing
 FUNCTIONS="vfs_read ksys_read rw_verify_area vfs_write"
-# Those of coverage.c.
+# Functions of storm() in coverage.c that are not in $FUNCTIONS.
 STORM="vfs_open kernel_clone do_exit schedule __fput"
 cases=("$@")
 
@@ -43,7 +43,7 @@ one() {
 	[ $wanted = 1 ] && check "$@"
 }
 
-# The code of the functions is as before each check, and no breakpoint is left.
+# A check must leave the code of the functions as it was, and no breakpoint.
 before() {
 	# shellcheck disable=SC2086
 	"$BUILD/coverage" code $FUNCTIONS coverage_target >"$work/before"
@@ -57,7 +57,7 @@ after() {
 }
 clean_up() { release 2>/dev/null; }
 
-# hold FUNCTION...: arms functions, as $holder. release: ends that.
+# hold FUNCTION...: arms functions in the process $holder. release: ends that process.
 hold() { holding hold "$@"; }
 holding() {
 	"$BUILD/coverage" "$@" >"$work/held" 2>/dev/kmsg &
@@ -70,8 +70,8 @@ release() {
 	true
 }
 
-# with_text CMD...: runs CMD while all of the kernel's text is armed, and is executed. At the end the text is as before, and the
-# worker still removes breakpoints.
+# with_text CMD...: runs CMD while places all over the kernel's text (see text() in coverage.c) are armed and
+# hit. Afterwards places can still be hit, and the text must be as before.
 with_text() {
 	local status=0 busy
 	holding text || return 1
@@ -97,7 +97,7 @@ errors() { "$BUILD/coverage" errors; }
 refused_places() { "$BUILD/coverage" refused; }
 storm() { "$BUILD/coverage" storm "$(storm_rounds 30)"; }
 
-# A process that is killed leaves nothing. The module cannot be removed before.
+# SIGKILL of the session's process removes all breakpoints. Until then the module cannot be removed.
 killed() {
 	# shellcheck disable=SC2086
 	hold $FUNCTIONS coverage_target || return 1
@@ -108,7 +108,7 @@ killed() {
 	true
 }
 
-# The places of a module that is unloaded are forgotten, and another module may be loaded there.
+# Unloading a module forgets its places. Another module may be loaded at the same addresses.
 unload() {
 	hold coverage_target || return 1
 	rmmod coverage_target && load_file "$BUILD/module/coverage_target.ko" || return 1
@@ -142,7 +142,8 @@ tracers() {
 }
 
 probe() { echo "$1" >>$TRACING/kprobe_events; }
-# traced EVENT...: reads a file, and tells events that were not traced. Tracing is off while the trace is read: that would make events.
+# traced EVENT...: reads a file, and fails if an event was not traced. Tracing is off while the trace is read:
+# the read makes events.
 traced() {
 	local status=0 event
 	: >$TRACING/trace
@@ -153,17 +154,17 @@ traced() {
 	echo 1 >$TRACING/tracing_on
 	return $status
 }
-# second: the offset of a function's second instruction after a landing pad, which not all kernels have, and the call of ftrace.
-second() { case $("$BUILD/coverage" code vfs_read) in "vfs_read f30f1efa"*) echo 9 ;; *) echo 5 ;; esac }
+# after_entry: the offset of the first instruction after the ftrace site, and after the landing pad, if any.
+after_entry() { case $("$BUILD/coverage" code vfs_read) in "vfs_read f30f1efa"*) echo 9 ;; *) echo 5 ;; esac }
 
-# Kprobes before, during and after: at entries, at returns, and at instructions.
+# Kprobes and kretprobes that are registered before, during and after a session.
 kprobes() {
-	local status=0 second
+	local status=0 after
 	[ -e $TRACING/kprobe_events ] || { skip="no CONFIG_KPROBE_EVENTS"; return; }
-	second=$(second)
-	# The code after a jump of the Rust engine is not decoded.
+	after=$(after_entry)
+	# The code behind the jump of an optimised kprobe of the Rust engine is not decoded.
 	echo 0 >/proc/sys/debug/kprobes-optimization || return 1
-	probe "p:cov_before vfs_read+$second" && probe 'r:cov_return ksys_read' || return 1
+	probe "p:cov_before vfs_read+$after" && probe 'r:cov_return ksys_read' || return 1
 	echo 1 >$TRACING/events/kprobes/enable
 	# shellcheck disable=SC2086
 	hold $FUNCTIONS || return 1
@@ -173,24 +174,24 @@ kprobes() {
 	traced cov_before cov_return cov_entry || status=1
 	[ "$(field hit)" -gt 50 ] || status=1
 	release
-	probe "p:cov_after ksys_read+$second" && echo 1 >$TRACING/events/kprobes/cov_after/enable && traced cov_after || status=1
+	probe "p:cov_after ksys_read+$after" && echo 1 >$TRACING/events/kprobes/cov_after/enable && traced cov_after || status=1
 	echo 0 >$TRACING/events/kprobes/enable
 	echo >$TRACING/kprobe_events
 	echo 1 >/proc/sys/debug/kprobes-optimization
 	return $status
 }
 
-# Kprobes and tracers of returns come and go in armed functions.
+# Registers and unregisters kprobes and kretprobes in armed functions.
 probe_storm() {
-	local round status=0 second
+	local round status=0 after
 	[ -e $TRACING/kprobe_events ] || { skip="no CONFIG_KPROBE_EVENTS"; return; }
-	second=$(second)
+	after=$(after_entry)
 	# shellcheck disable=SC2086
 	hold $FUNCTIONS || return 1
 	for ((round = 0; round < $(storm_rounds 40); round++)); do
 		probe 'p:cov_entry vfs_read' && probe 'r:cov_return ksys_read' || return 1
-		# One is inside a function, and refused if a breakpoint is before it.
-		probe "p:cov_inside rw_verify_area+$second" 2>/dev/null
+		# This kprobe is inside a function, and is refused if a breakpoint precedes it.
+		probe "p:cov_inside rw_verify_area+$after" 2>/dev/null
 		echo 1 >$TRACING/events/kprobes/enable
 		echo reset >$DEBUGFS/ferrotrace_coverage/control
 		traced cov_entry cov_return || { echo "in round $round"; status=1; }
@@ -202,13 +203,13 @@ probe_storm() {
 	return $status
 }
 
-# One exit handles a trap, also where that of the engine of kprobes is called after ours.
+# Repeats the storm with our exit registered before that of rust_kprobes: ours is first in both orders.
 order() {
 	lsmod | grep -q '^rust_kprobes ' || { skip="the engine of kprobes is no module"; return; }
 	rmmod ferrotrace_coverage rust_kprobes && load_ours ferrotrace_coverage rust_kprobes && storm
 }
 
-# A module with armed blocks is unloaded and loaded again, while its code is executed and other modules come and go.
+# Unloads and reloads a module with armed blocks, one of which has just been hit.
 unload_storm() {
 	local _
 	for _ in $(seq "$(storm_rounds 50)"); do
@@ -219,8 +220,8 @@ unload_storm() {
 	done
 }
 
-# Breakpoints are hit on a CPU that dies, and on one that comes up.
-cpus_come_and_go() {
+# Breakpoints are hit on a CPU that goes offline, and on one that comes online.
+cpu1_offline_online() {
 	local _ cpu=/sys/devices/system/cpu/cpu1/online
 	for _ in 1 2; do
 		echo 0 >$cpu && echo reset >$DEBUGFS/ferrotrace_coverage/control && echo 1 >$cpu || return 1
@@ -228,8 +229,8 @@ cpus_come_and_go() {
 	done
 }
 hotplug() {
-	[ -e /sys/devices/system/cpu/cpu1/online ] || { skip="no CPU can go"; return; }
-	with_text cpus_come_and_go
+	[ -e /sys/devices/system/cpu/cpu1/online ] || { skip="CPU 1 cannot go offline"; return; }
+	with_text cpu1_offline_online
 }
 
 for test in exact errors refused_places killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug; do one $test $test; done
