@@ -44,6 +44,10 @@ const PAGE: usize = 1 << 16;
 /// Size of the buffer of each CPU, in KiB.
 const BUFFER: &str = "4096";
 
+/// Number of pages that a round reads of each CPU at most: as many as the buffer has. The reads may be
+/// traced as well, so that a CPU always has another record.
+const ROUND_PAGES: usize = 1024;
+
 /// A function that is traced.
 struct Traced {
     function: Function,
@@ -148,12 +152,13 @@ impl Session {
         self.traced.is_empty()
     }
 
-    /// Reads all records. Returns the numbers of the functions whose first ones they are.
-    fn drain(&mut self) -> Result<Vec<usize>> {
+    /// Reads records, at most so many pages of each CPU. Returns the numbers of the functions whose
+    /// first records they are.
+    fn drain(&mut self, pages_max: usize) -> Result<Vec<usize>> {
         let mut new = Vec::new();
         let mut page = vec![0; PAGE];
         for (_, path, pages) in &mut self.pipes {
-            loop {
+            for _ in 0..pages_max {
                 let len = read_page(pages, &mut page).map_err(failed("read", path))?;
                 if len == 0 {
                     break;
@@ -193,7 +198,7 @@ impl Session {
             if is_over {
                 self.instance.stop();
             }
-            let new = self.drain()?;
+            let new = self.drain(if is_over { usize::MAX } else { ROUND_PAGES })?;
             if is_over {
                 break;
             }
