@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes whose hits are in memory that survives a panic, and a recording that describes them.
+//! Flight recorder: adds probes with hits in memory that survives a panic, and writes a recording
+//! that describes their records.
 //!
 //! The recording has no hits. After the panic, [`crate::recover`] joins it with the memory.
 
@@ -29,14 +30,15 @@ use crate::relay::output::this_boot;
 use crate::relay::output::this_host;
 use crate::signals::StopSignals;
 
-/// Start of the names of such probes.
+/// Prefix of the names of kept probes.
 const PREFIX: &str = "keep.";
 
-/// Values of a probe on an instruction that reads none. Their record is shorter than one with all
-/// registers, and its type is that of the probe.
+/// Arguments of a probe that has none except stacks: the registers of the first three parameters.
+/// Records with arguments are shorter than records with all registers, and their type is the probe's
+/// number.
 const AT_ENTRY: &str = "arg1=%di:x64 arg2=%si:x64 arg3=%dx:x64";
 
-/// The same at a return.
+/// Arguments of a return probe that has none except stacks.
 const AT_RETURN: &str = "ret=$retval:x64";
 
 /// Options of the user.
@@ -46,20 +48,21 @@ pub struct Options {
     pub memory: String,
     /// Directory of the recording.
     pub output: PathBuf,
-    /// Write into one that is not empty.
+    /// Write into a directory that is not empty.
     pub force: bool,
 }
 
-/// Probes with hits that are kept.
+/// Result of [`keep`].
 #[derive(Debug)]
 pub struct Kept {
     /// Number of probes.
     pub probes: usize,
-    /// Why others, of patterns, are not.
+    /// Errors of the refused probes, all of which a pattern selected.
     pub refused: Vec<Error>,
 }
 
-/// Adds probes, which stay, and describes their records. All is on disk when this returns.
+/// Adds probes, which outlive this process, and saves the description of their records. Returns
+/// after the description is on disk.
 pub fn keep(
     kernel: &Kernel,
     probes: &[Wanted],
@@ -71,10 +74,11 @@ pub fn keep(
         return Err(Error::Kept(kept));
     }
     let metadata = metadata(options)?;
-    // The channel is open for as long as this, or a probe that it has added.
-    let session = kernel.keep(&options.memory, &metadata.recording_id())?;
+    // Before the memory is taken, which erases its contents.
     let output = OutputDir::create(&options.output, &metadata.name, options.force)?;
-    let probes: Vec<_> = probes.iter().map(named).collect();
+    // The channel stays open while `session` or one of its probes exists.
+    let session = kernel.keep(&options.memory, &metadata.recording_id())?;
+    let probes: Vec<_> = probes.iter().map(kept_probe).collect();
     let added = session.add(&probes, || signals.has_come())?;
     let describe = || -> Result<()> {
         let format = kernel.format()?;
@@ -85,7 +89,7 @@ pub fn keep(
         Ok(output.sync()?)
     };
     if let Err(error) = describe() {
-        // The error is what the user has to know.
+        // The user needs this error rather than one of the removal.
         let _ = kernel.remove_present(&added.names);
         return Err(error);
     }
@@ -102,13 +106,14 @@ pub fn stop(kernel: &Kernel) -> Result<usize> {
     Ok(names.len())
 }
 
-/// Returns the names of the probes that are there.
+/// Returns the names of the kept probes in the kernel.
 fn names(kernel: &Kernel) -> Result<Vec<String>> {
     let names = kernel.list()?.into_iter().map(|probe| probe.name);
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
 }
 
-fn named(probe: &Wanted) -> Wanted {
+/// Returns the probe with the prefix in its name, and with arguments.
+fn kept_probe(probe: &Wanted) -> Wanted {
     let mut probe = probe.clone();
     probe.name = short_name(&format!("{PREFIX}{}", probe.name), NAME_MAX);
     let is_return = probe.kind == Kind::Return;
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn each_probe_has_arguments() {
-        let args = |kind, args| named(&Wanted::of_place("f", "f", kind, args)).args;
+        let args = |kind, args| kept_probe(&Wanted::of_place("f", "f", kind, args)).args;
         assert_eq!(args(Kind::Probe, "n=%di"), "n=%di");
         assert_eq!(args(Kind::Probe, ""), AT_ENTRY);
         let with_stack = format!("{AT_ENTRY} stack=$kstack");

@@ -149,7 +149,7 @@ struct Described {
 
 impl Described {
     /// Reads them, and checks that they are of the recording in the memory, which `found` describes.
-    fn open(path: &Path, found: &str) -> Result<Self, SaveError> {
+    fn open(path: &Path, found: &str, is_damaged: bool) -> Result<Self, SaveError> {
         let metadata = Recording::open(path)?.metadata;
         let described = metadata.recording_id();
         let other = |found: &str| SaveError::Other {
@@ -159,8 +159,7 @@ impl Described {
         };
         match recording_id(found) {
             Some(id) if id == described => (),
-            // It is damaged.
-            None if found.is_empty() => (),
+            None if is_damaged => (),
             Some(id) => return Err(other(id)),
             None => return Err(other("none of \"record --keep\"")),
         }
@@ -197,15 +196,21 @@ pub fn save(memory: &[u8], options: &Options) -> Result<Recovery, SaveError> {
     let header = describe(memory, &mut warnings)?;
     let layout = header.layout().ok_or(SaveError::Impossible(memory.len()))?;
     let mut format = bytes(memory, layout.format_at(), header.format_bytes);
-    if Crc::new().bytes(format).finish() != header.format_crc {
+    let is_damaged = Crc::new().bytes(format).finish() != header.format_crc;
+    if is_damaged {
         warnings.push("the text that describes the records is damaged, and left out".to_owned());
         format = &[];
     }
     let found = String::from_utf8_lossy(format);
     // Before OUT is written, which may be the same directory.
     let described = options.described.as_deref();
-    let described = described.map(|path| Described::open(path, &found));
+    let described = described.map(|path| Described::open(path, &found, is_damaged));
     let described = described.transpose()?;
+    if described.is_some() && is_damaged {
+        warnings.push(
+            "the memory does not tell its recording: that of --described may be another".to_owned(),
+        );
+    }
     if described.is_none() && recording_id(&found).is_some() {
         warnings.push(
             "names and arguments of the probes are in the directory that \"record --keep\" wrote: --described REC adds them"

@@ -273,7 +273,7 @@ fn fixes_of_executed_functions() {
     ] {
         has(rows.next().unwrap(), &[count, end]);
     }
-    has(&text, &["fixes of executed functions: 1 of 3\n"]);
+    has(&text, &["fixes with an executed function: 1 of 3\n"]);
     let json: Value = serde_json::from_slice(&succeed(&mut exposed(&["--json"])).stdout).unwrap();
     let single = json
         .as_array()

@@ -4,7 +4,9 @@
 
 #![deny(unsafe_code)]
 
+use std::fs;
 use std::fs::File;
+use std::fs::Metadata;
 use std::io;
 use std::io::Write;
 use std::path;
@@ -113,7 +115,7 @@ struct WatchArgs {
 }
 
 /// Form of a report.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct ShowArgs {
     /// Show what was not executed.
     #[arg(long)]
@@ -150,6 +152,22 @@ struct SaveArgs {
     save: Option<PathBuf>,
 }
 
+/// A file that a run is saved to. Dropping it removes the file if it is still empty.
+struct Saved {
+    path: PathBuf,
+    file: File,
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        let is_empty = |about: Metadata| about.is_file() && about.len() == 0;
+        if self.file.metadata().is_ok_and(is_empty) {
+            // The error that led here is reported.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// Form of a result.
 #[derive(Debug, Args)]
 struct ResultArgs {
@@ -169,15 +187,18 @@ impl ResultArgs {
 
 impl SaveArgs {
     /// Makes the file, before something is watched for it.
-    fn create(&self) -> Result<Option<File>> {
-        let file = self.save.as_ref().map(|path| create(path, false));
-        Ok(file.transpose()?)
+    fn create(&self) -> Result<Option<Saved>> {
+        let Some(path) = self.save.clone() else {
+            return Ok(None);
+        };
+        let file = create(&path, false)?;
+        Ok(Some(Saved { path, file }))
     }
 
     /// Shows a result, or writes it to the file.
     fn finish(
         &self,
-        file: Option<File>,
+        file: Option<Saved>,
         show: &ShowArgs,
         result: impl FnOnce(&Show) -> Result<String, Error>,
     ) -> Result<()> {
@@ -186,12 +207,12 @@ impl SaveArgs {
             save,
             ..show.show()?
         })?;
-        let Some(mut file) = file else {
+        let Some(mut saved) = file else {
             return show.put(&text);
         };
         let bytes: Vec<u8> = text.chars().filter_map(|one| one.try_into().ok()).collect();
-        let written = file.write_all(&bytes);
-        written.context("the file of the run cannot be written")
+        let written = saved.file.write_all(&bytes);
+        written.with_context(|| format!("{}: cannot be written", saved.path.display()))
     }
 }
 
@@ -251,6 +272,7 @@ impl WatchArgs {
         if let Some(lines) = lines.as_ref().filter(|_| !self.paths.is_empty()) {
             lines.keep(&mut found.functions, &self.paths)?;
             found.is_whole = false;
+            found.is_whole = false;
         }
         if !found.undecoded.is_empty() {
             let count = found.undecoded.len();
@@ -294,6 +316,11 @@ impl LiveArgs {
             Some(Command::Status) => _ = print(&server::ask(&Request::Status)?)?,
             Some(Command::Reset) => _ = server::ask(&Request::Reset)?,
             Some(Command::Report(args)) => args.ask(Request::Report)?,
+            Some(Command::Stop(args)) if args.save.save.is_some() => {
+                // The session ends after its run is in the file.
+                args.ask(Request::Report)?;
+                server::ask(&Request::Stop(ShowArgs::default().show()?))?;
+            }
             Some(Command::Stop(args)) => args.ask(Request::Stop)?,
         }
         Ok(0)

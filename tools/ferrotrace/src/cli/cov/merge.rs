@@ -40,12 +40,12 @@ pub struct MergeArgs {
     /// Files that ferrotrace cov live --save has written.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// The image of the runs' kernel; for Parquet it can be repeated. Otherwise the running kernel
-    /// must be theirs.
+    /// The image of the kernel of the runs; source lines take its debugging information. With
+    /// --parquet it can be repeated. Without it, the runs must be of the running kernel.
     #[arg(long, value_name = "FILE")]
     vmlinux: Vec<PathBuf>,
     /// Write tables in Apache Parquet's format below this directory, for DuckDB and others, instead
-    /// of a report. Runs of several images have their tables side by side.
+    /// of a report. The runs may be of several images.
     #[arg(
         long,
         value_name = "DIR",
@@ -61,14 +61,14 @@ pub struct ExposedArgs {
     /// Files that ferrotrace cov live --save has written.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// The list of fixes: the hash of a commit begins each line, # a comment.
+    /// The list of fixes. A line begins with the hash of a commit, or with # if it is a comment.
     #[arg(long, value_name = "FILE")]
     fixes: PathBuf,
     /// The repository with the commits.
     #[arg(long, value_name = "DIR", default_value = ".")]
     repo: PathBuf,
-    /// The image of the runs' kernel; it can be repeated. Otherwise the running kernel must be
-    /// theirs.
+    /// The image of the kernel of the runs; it can be repeated. Without it, the runs must be of the
+    /// running kernel.
     #[arg(long, value_name = "FILE")]
     vmlinux: Vec<PathBuf>,
     /// Print one JSON document.
@@ -76,7 +76,7 @@ pub struct ExposedArgs {
     json: bool,
 }
 
-/// Reads the files of runs.
+/// Reads runs. Warns if they have blocks of modules, which no report shows.
 fn read(paths: &[PathBuf]) -> Result<Vec<Run>> {
     let runs = paths.iter().map(|path| Run::read(path));
     let runs = runs.collect::<Result<Vec<_>, _>>()?;
@@ -94,16 +94,19 @@ impl ExposedArgs {
         let list =
             read_at_most(&self.fixes, LIST).with_context(|| format!("{name}: cannot be read"))?;
         let fixed = fixed(&self.repo, &String::from_utf8_lossy(&list))?;
-        let names = fixed.iter().map(|one| one.function.clone());
+        let names = fixed.iter().filter_map(|one| one.function.clone());
         let mut hosts: BTreeMap<_, _> = names.map(|name| (name, Hosts::default())).collect();
         for build in builds(&runs).keys() {
             Kernel::find(build, &self.vmlinux)?.add_hosts(&runs, &mut hosts);
         }
         let none = Hosts::default();
-        let of = |function: &str| hosts.get(function).unwrap_or(&none);
+        let of = |one: &Fixed| {
+            let hosts = one.function.as_ref().and_then(|name| hosts.get(name));
+            hosts.unwrap_or(&none)
+        };
         if self.json {
             let all = fixed.iter().map(|one| {
-                let hosts = of(&one.function);
+                let hosts = of(one);
                 json!({
                     "commit": one.commit,
                     "subject": one.subject,
@@ -119,25 +122,27 @@ impl ExposedArgs {
         }
         let mut table = vec![["hosts", "fix", "function"].map(str::to_owned)];
         for one in &fixed {
-            let hosts = of(&one.function);
+            let hosts = of(one);
             let count = match (hosts.is_compiled, hosts.watched.len()) {
+                _ if one.function.is_none() => "no function".to_owned(),
                 (false, _) => "no code".to_owned(),
                 (_, 0) => "not watched".to_owned(),
                 (_, watched) => format!("{}/{watched}", hosts.executed.len()),
             };
             let id = one.commit.get(..12).unwrap_or_default();
-            let function = format!("{}: {}", one.function, one.subject);
+            let function = match &one.function {
+                Some(name) => format!("{name}: {}", one.subject),
+                None => one.subject.clone(),
+            };
             table.push([count, id.to_owned(), function]);
         }
-        let executed = fixed
-            .iter()
-            .filter(|one| !of(&one.function).executed.is_empty());
+        let executed = fixed.iter().filter(|one| !of(one).executed.is_empty());
         let commits = |all: &mut dyn Iterator<Item = &Fixed>| {
             BTreeSet::from_iter(all.map(|one| one.commit.clone())).len()
         };
         let (some, all) = (commits(&mut { executed }), commits(&mut fixed.iter()));
         print(&format!(
-            "{}fixes of executed functions: {some} of {all}\n",
+            "{}fixes with an executed function: {some} of {all}\n",
             Table(table).text()
         ))?;
         Ok(())

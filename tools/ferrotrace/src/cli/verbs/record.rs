@@ -19,6 +19,8 @@ use anyhow::ensure;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
+use nix::sys::statfs::TMPFS_MAGIC;
+use nix::sys::statfs::statfs;
 
 use ferrotrace::probes::keep;
 use ferrotrace::probes::kernel::Kernel;
@@ -52,6 +54,17 @@ use super::program_args;
 
 /// Name of the memory of `--keep`.
 const MEMORY: &str = "ferrotrace";
+
+/// Returns the word of the kernel's command line that gives reserved memory to another part of the
+/// kernel.
+fn other_owner<'a>(line: &'a str, memory: &str) -> Option<&'a str> {
+    line.split_whitespace().find(|word| {
+        let trace = word.strip_prefix("trace_instance=");
+        let trace = trace.and_then(|value| value.split(',').next()?.split_once('@'));
+        trace.is_some_and(|(_, name)| name == memory)
+            || word.strip_prefix("ramoops.mem_name=") == Some(memory)
+    })
+}
 
 #[derive(Debug, Args)]
 pub struct RecordVerb {
@@ -292,6 +305,12 @@ impl RecordVerb {
             "--keep keeps the hits of functions of the kernel only; for tracepoints, see trace_instance= in the kernel's \
              Documentation/trace/debugging.rst"
         );
+        let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+        if let Some(other) = other_owner(&line, &memory) {
+            bail!(
+                "the memory {memory} is that of {other} on the kernel's command line: reserve another"
+            );
+        }
         let wanted = self.wanted(places)?;
         let signals = take_signals()?;
         let options = keep::Options {
@@ -301,6 +320,10 @@ impl RecordVerb {
         };
         let kept = keep::keep(&kernel, &wanted, &options, &signals)?;
         probe::warn_of_refused(&kept.refused);
+        let place = statfs(&options.output).map(|of| of.filesystem_type());
+        if place == Ok(TMPFS_MAGIC) {
+            warn("the directory is in memory, and a reboot loses it: copy it to a disk");
+        }
         let seconds = fs::read_to_string("/proc/sys/kernel/panic").unwrap_or_default();
         if seconds.trim() == "0" {
             warn(
@@ -444,5 +467,21 @@ impl ShowVerb {
             self.selection,
         );
         args.to(output, force).run()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::other_owner;
+
+    #[test]
+    fn memory_of_others() {
+        let line = "quiet trace_instance=boot^traceoff@trace,sched ramoops.mem_name=oops reserve_mem=4M:4096:own\n";
+        assert_eq!(
+            other_owner(line, "trace"),
+            Some("trace_instance=boot^traceoff@trace,sched")
+        );
+        assert_eq!(other_owner(line, "oops"), Some("ramoops.mem_name=oops"));
+        assert_eq!(other_owner(line, "own"), None);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs of many hosts: together in a report, and as tables in Apache Parquet's format.
+//! Runs of many hosts: merged for a report, as Parquet tables, and as hosts of each function.
 
 #![deny(unsafe_code)]
 
@@ -51,7 +51,7 @@ use crate::kallsyms::Modules;
 use crate::kallsyms::demangled;
 use crate::probes::types;
 
-/// Columns of a table. `offset` is that of a block in its function.
+/// Columns of a table. `offset` counts from the start of the block's function or of its cold part.
 const COLUMNS: &str = "message coverage {
     required int64 time (TIMESTAMP(MICROS,true));
     required binary function (STRING);
@@ -61,7 +61,7 @@ const COLUMNS: &str = "message coverage {
     required boolean hit;
 }";
 
-/// Last second of the year 9999, the last one with a date.
+/// Last second of the year 9999, the maximum of RFC 3339.
 const LAST: u64 = 253_402_300_799;
 
 /// A kernel with the blocks of all of its functions.
@@ -109,7 +109,8 @@ impl Kernel {
         })
     }
 
-    /// Returns the watched functions with the states of their blocks on any host of runs.
+    /// Returns the functions with a watched block, and the united states of their blocks. All runs
+    /// must be of this kernel.
     pub fn states(&self, runs: &[Run]) -> Box<States<'_>> {
         let states = runs.iter().map(|run| run.states(&self.found));
         let states = states.reduce(unite).unwrap_or_default();
@@ -119,9 +120,9 @@ impl Kernel {
             .collect()
     }
 
-    /// Adds the hosts of runs of this kernel to functions by name.
+    /// Adds the hosts of the runs of this kernel to the functions that they watched or executed.
     pub fn add_hosts(&self, runs: &[Run], to: &mut BTreeMap<String, Hosts>) {
-        // Not the path of a name of Rust, and no ending of a compiler's copy.
+        // Strips the path of a Rust name, and a compiler's suffix such as .isra.0.
         let name = |function: &Function| {
             let name = demangled(&function.name);
             let name = name.rsplit("::").next().unwrap_or_default();
@@ -135,7 +136,7 @@ impl Kernel {
                     continue;
                 };
                 hosts.is_compiled = true;
-                let hit = is_hit(states.into_iter());
+                let hit = any_hit(states.into_iter());
                 if hit.is_some() {
                     hosts.watched.insert(run.host.clone());
                 }
@@ -146,7 +147,7 @@ impl Kernel {
         }
     }
 
-    /// Writes the tables of the runs of this kernel below a directory, a file for each.
+    /// Writes a table for each run of this kernel, in a file below a directory.
     pub fn write_tables(&self, runs: &[Run], dir: &Directory) -> Result<()> {
         let functions = &self.found.functions;
         let rows = match self.source.as_ref().map(|source| source.rows(functions)) {
@@ -211,8 +212,9 @@ struct Table {
     hits: Vec<bool>,
 }
 
-/// Returns what is known of any of these blocks: true if one was executed.
-fn is_hit(states: impl Iterator<Item = State>) -> Option<bool> {
+/// Returns `Some(true)` if a block was executed, `Some(false)` if blocks were only watched, and
+/// `None` otherwise.
+fn any_hit(states: impl Iterator<Item = State>) -> Option<bool> {
     let watched = states.filter(|state| !matches!(state, State::Refused(_)));
     let hits = watched.map(|state| state == State::Hit);
     hits.reduce(|one, other| one || other)
@@ -231,7 +233,7 @@ impl Table {
             let states = rows
                 .iter()
                 .filter_map(|row| states.get(row.function)?.get(row.block));
-            let (Some(hit), Some(row)) = (is_hit(states.copied()), rows.first()) else {
+            let (Some(hit), Some(row)) = (any_hit(states.copied()), rows.first()) else {
                 continue;
             };
             self.functions.extend(names.get(row.function).cloned());
@@ -250,7 +252,7 @@ impl Table {
         for ((function, states), name) in states.zip(names) {
             let start = function.blocks.first().map_or(0, |block| block.range.start);
             for (block, state) in function.blocks.iter().zip(states) {
-                if let Some(hit) = is_hit([*state].into_iter()) {
+                if let Some(hit) = any_hit([*state].into_iter()) {
                     self.functions.push(name.clone());
                     let offset = block.range.start.wrapping_sub(start);
                     self.offsets.push(i64::try_from(offset).unwrap_or(i64::MAX));
@@ -314,7 +316,7 @@ impl Table {
     }
 }
 
-/// Returns a text as a part of a file name. That of a run may have any character.
+/// Escapes a text for a file name. The texts of a run may have any character.
 fn plain(text: &str) -> String {
     let bytes = text.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).into(),

@@ -74,7 +74,7 @@ impl Selection {
         is_named && is_there
     }
 
-    /// Fails if a pattern or a module selects none of these functions, which have names and modules.
+    /// Fails if a pattern or a module selects none of the functions, given by name and module.
     pub(super) fn check<'a>(
         &self,
         selected: impl Iterator<Item = (&'a str, Option<&'a str>)> + Clone,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A run: what one host executed during a session, in a file.
+//! Runs: the executed code of one host in a session, and the file that saves it.
 //!
-//! The file has [`MAGIC`] and a stream of zlib, which has a check value: a line of JSON, and the
-//! ranges of each text as LEB128 numbers.
+//! A file is [`MAGIC`] and a zlib stream, whose checksum detects damage. The stream has a line of
+//! JSON, then the ranges of each text as LEB128 numbers.
 //!
 //! A run has ranges of addresses and no bitmap of blocks. The kernel patches its code, for static
 //! keys and for features of the CPU, so that hosts with the same image have different blocks.
@@ -73,7 +73,8 @@ pub struct Text {
     pub executed: Vec<Range<u32>>,
 }
 
-/// Adds a range of addresses behind others, or extends the last one.
+/// Appends a range as offsets from `text`, or extends the last one. Returns `None` if an offset does
+/// not fit.
 fn add(ranges: &mut Vec<Range<u32>>, range: &Range<u64>, text: u64, extends: bool) -> Option<()> {
     let offset = |address: u64| u32::try_from(address.checked_sub(text)?).ok();
     let range = offset(range.start)?..offset(range.end)?;
@@ -85,7 +86,7 @@ fn add(ranges: &mut Vec<Range<u32>>, range: &Range<u64>, text: u64, extends: boo
 }
 
 impl Text {
-    /// Collects blocks of functions of one text, which starts at an address.
+    /// Collects the blocks of the functions of one text, which starts at the address `text`.
     ///
     /// If the functions are all of the text, the code between them counts as watched, too.
     fn of<'a>(
@@ -99,7 +100,7 @@ impl Text {
             extends &= is_whole;
             for (block, state) in function.blocks.iter().zip(states) {
                 match state {
-                    // The finder knows such blocks on each host.
+                    // A block without a place may be inside a range: readers find again that it has none.
                     State::Refused(_) => extends &= block.places.is_empty(),
                     _ => extends = add(&mut own.watched, &block.range, text, extends).is_some(),
                 }
@@ -111,11 +112,11 @@ impl Text {
         own
     }
 
-    /// Returns the state of a block by its addresses in a text that starts at an address.
+    /// Returns the state of a block, given by its addresses, in a text that starts at `text`.
     fn state(&self, block: &Range<u64>, text: u64) -> State {
         let offset = |address: u64| u32::try_from(address.wrapping_sub(text)).unwrap_or(u32::MAX);
         let (start, end) = (offset(block.start), offset(block.end));
-        // Returns true if a range has an address below `end`, and one from the start of the block.
+        // Returns true if a range overlaps `start..end`. A block is watched if its first byte is.
         let meets = |ranges: &[Range<u32>], end: u32| {
             let next = ranges.partition_point(|range| range.end <= start);
             ranges.get(next).is_some_and(|range| range.start < end)
@@ -131,7 +132,7 @@ impl Text {
     }
 }
 
-/// Returns the next number.
+/// Parses the next LEB128 number.
 fn take(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0;
     for shift in (0..32).step_by(7) {
@@ -153,7 +154,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u32) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// Returns the next ranges. Their number is that of a file, and may be wrong.
+/// Parses the next list of ranges. Allocates nothing by their number, which may be wrong in a file.
 fn take_ranges(bytes: &mut &[u8]) -> Option<Vec<Range<u32>>> {
     let mut ranges = Vec::new();
     let mut end: u32 = 0;
@@ -176,7 +177,7 @@ fn put_ranges(bytes: &mut Vec<u8>, ranges: &[Range<u32>]) {
 }
 
 impl Run {
-    /// Makes the run of a session in the running kernel since a moment.
+    /// Makes the run of a session in the running kernel. `start` is its start or last reset.
     pub fn new(found: &Found, states: &States<'_>, start: SystemTime) -> Result<Self> {
         let modules = Modules::running();
         let names = states.iter().map(|(one, _)| one.module.as_deref());
@@ -192,7 +193,7 @@ impl Run {
             };
             let (Some(build), Some(text)) = (build, text) else {
                 match module {
-                    // It is gone.
+                    // The module has been unloaded.
                     Some(_) => continue,
                     None => return Err(Error::NoBuildId),
                 }
@@ -221,6 +222,16 @@ impl Run {
         })
     }
 
+    /// Returns true if the names are such as hosts and kernels have: short, and on one line.
+    fn is_plain(&self) -> bool {
+        let is_name = |name: &str| name.len() <= 64 && !name.chars().any(char::is_control);
+        let is_id = |id: &str| id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let modules = self.texts.iter().filter_map(|text| text.module.as_deref());
+        let names = [&*self.host, &*self.boot_id, &*self.release];
+        names.into_iter().chain(modules).all(is_name)
+            && self.texts.iter().all(|text| is_id(&text.build_id))
+    }
+
     /// Returns the bytes of a file.
     pub fn bytes(&self) -> serde_json::Result<Vec<u8>> {
         let mut content = serde_json::to_vec(self)?;
@@ -232,16 +243,19 @@ impl Run {
         Ok([MAGIC, &compress_to_vec_zlib(&content, LEVEL)].concat())
     }
 
-    /// Parses the bytes of a file. Memory is bounded by [`MAX`], whatever they are.
+    /// Parses the bytes of a file. Refuses content over [`MAX`] bytes.
     pub fn parse(bytes: &[u8]) -> std::result::Result<Self, &'static str> {
         let stream = bytes
             .strip_prefix(MAGIC)
             .ok_or("not a run of live coverage")?;
         let content = decompress_to_vec_zlib_with_limit(stream, MAX);
-        let content = content.map_err(|_| "damaged or cut short, or too long")?;
+        let content = content.map_err(|_| "damaged, cut short, or too long")?;
         let end = content.iter().position(|byte| *byte == b'\n');
         let (line, mut rest) = content.split_at(end.unwrap_or(content.len()));
-        let mut run: Self = serde_json::from_slice(line).map_err(|_| "its description is wrong")?;
+        let run: Option<Self> = serde_json::from_slice(line).ok();
+        let mut run = run
+            .filter(Self::is_plain)
+            .ok_or("its description is wrong")?;
         rest = rest.get(1..).unwrap_or_default();
         for text in &mut run.texts {
             let ranges = take_ranges(&mut rest).zip(take_ranges(&mut rest));
@@ -249,7 +263,7 @@ impl Run {
         }
         match rest.is_empty() {
             true => Ok(run),
-            false => Err("it has more bytes than ranges"),
+            false => Err("bytes follow its last range"),
         }
     }
 
@@ -270,8 +284,8 @@ impl Run {
         self.kernel().map_or("", |text| &text.build_id)
     }
 
-    /// Returns the states of the blocks of the kernel's functions, which may be those of another
-    /// host with the same image.
+    /// Returns the states of the blocks of `found`, which may be of another host or of an image file
+    /// with the same build ID.
     pub fn states(&self, found: &Found) -> Vec<Vec<State>> {
         let functions = found.functions.iter();
         let text = self.kernel().zip(found.text);
@@ -284,7 +298,7 @@ impl Run {
     }
 }
 
-/// Returns the states of blocks that any of two runs has.
+/// Unites the states of the same blocks in two runs: hit before missed, missed before not watched.
 pub fn unite(mut states: Vec<Vec<State>>, other: Vec<Vec<State>>) -> Vec<Vec<State>> {
     for (one, other) in states.iter_mut().flatten().zip(other.into_iter().flatten()) {
         match (*one, other) {
@@ -341,17 +355,17 @@ mod tests {
         }
     }
 
-    const NO: State = State::Refused(None);
-    const NONE: State = State::Refused(Some(Refusal::NotExecutable));
+    const UNWATCHED: State = State::Refused(None);
+    const NO_PLACE: State = State::Refused(Some(Refusal::NotExecutable));
     use State::{Hit, Missed};
 
     #[test]
-    fn a_run_of_a_host_is_that_of_another() {
+    fn a_run_fits_other_hosts_of_its_image() {
         let functions = functions(3, 4, 8);
         let states = [
-            vec![Hit, Missed, NONE, Hit],
-            vec![Missed, Missed, NONE, NO],
-            vec![Hit, Hit, NONE, Missed],
+            vec![Hit, Missed, NO_PLACE, Hit],
+            vec![Missed, Missed, NO_PLACE, UNWATCHED],
+            vec![Hit, Hit, NO_PLACE, Missed],
         ];
         let run = run(&functions, &states, true);
         assert_eq!(run.texts[0].watched, [0..0x38, 0x50..0x70]);
@@ -367,19 +381,22 @@ mod tests {
         assert_eq!(run.states(&other)[2], [Hit, Hit, Hit, Missed]);
         // What another host has executed is added; the first function was not watched there.
         let states = [
-            vec![NO; 4],
-            vec![Hit, Missed, NONE, Missed],
+            vec![UNWATCHED; 4],
+            vec![Hit, Missed, NO_PLACE, Missed],
             vec![Missed; 4],
         ];
         let second = self::run(&functions[1..], &states[1..], false);
         let here = found(&functions, 0);
-        assert_eq!(second.states(&here)[0], [NO, NO, NONE, NO]);
+        assert_eq!(
+            second.states(&here)[0],
+            [UNWATCHED, UNWATCHED, NO_PLACE, UNWATCHED]
+        );
         let all = unite(run.states(&here), second.states(&here));
-        assert_eq!(all[0], [Hit, Missed, NONE, Hit]);
-        assert_eq!(all[1], [Hit, Missed, NONE, Missed]);
+        assert_eq!(all[0], [Hit, Missed, NO_PLACE, Hit]);
+        assert_eq!(all[1], [Hit, Missed, NO_PLACE, Missed]);
     }
 
-    /// Debian's kernel: 759,203 blocks in 12.6 MB, of which a tenth has no place.
+    /// As many blocks as Debian's kernel has: 759,203 in 12.6 MB. One in ten has no place.
     #[test]
     fn a_whole_kernel_is_small() {
         let mut seed: u64 = 1;
@@ -406,7 +423,7 @@ mod tests {
                     places: has_place.then_some(address).into_iter().collect(),
                 });
                 let state = if is_called && is_hit { Hit } else { Missed };
-                of_function.push(if has_place { state } else { NONE });
+                of_function.push(if has_place { state } else { NO_PLACE });
                 address = end;
             }
             hits += of_function.iter().filter(|state| **state == Hit).count();
@@ -434,7 +451,7 @@ mod tests {
         let functions = functions(20, 5, 9);
         let run = run(
             &functions,
-            &vec![vec![Hit, Missed, NONE, Hit, Hit]; 20],
+            &vec![vec![Hit, Missed, NO_PLACE, Hit, Hit]; 20],
             false,
         );
         let bytes = run.bytes().unwrap();
@@ -455,6 +472,12 @@ mod tests {
         };
         let text = &file(&[1, 3, 4, 0]).unwrap().texts[0];
         assert!(text.watched.iter().flat_map(Range::clone).eq(3..7) && text.executed.is_empty());
+        // Names that would be other lines of a report, and other files.
+        for name in ["a\nb", &"long".repeat(17)] {
+            let mut run = run.clone();
+            run.host = name.to_owned();
+            assert!(Run::parse(&run.bytes().unwrap()).is_err());
+        }
         // Lengths that are too large, and numbers that do not fit.
         for ranges in [
             &[][..],

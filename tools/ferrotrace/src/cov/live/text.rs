@@ -207,7 +207,13 @@ impl Text {
         let Some(part) = part else {
             return Ok(None);
         };
-        let offset = part.offset + (addresses.start - part.addresses.start);
+        // That of a forged image may be too large.
+        let offset = part
+            .offset
+            .checked_add(addresses.start - part.addresses.start);
+        let Some(offset) = offset else {
+            return Ok(None);
+        };
         let len = usize::try_from(addresses.end - addresses.start).map_err(io::Error::other)?;
         match &self.source {
             Source::Core(file) => {

@@ -205,8 +205,8 @@ pub struct Fixed {
     pub subject: String,
     /// The source file.
     pub file: String,
-    /// The function, without the path that a name of Rust has.
-    pub function: String,
+    /// The function, without the path that a name of Rust has; `None` for a commit that changes none.
+    pub function: Option<String>,
 }
 
 /// Returns the function of a line that begins one.
@@ -225,7 +225,8 @@ fn function_of(line: &str) -> Option<String> {
 
 /// Returns the functions that commits change, which a text lists: a hash begins each line.
 ///
-/// They are those that git names before the changed lines. Each is there once for a commit.
+/// They are those that git names before the changed lines, each once for a commit. A commit without
+/// one is there, too.
 pub fn fixed(dir: &Path, list: &str) -> Result<Vec<Fixed>> {
     let mut all = Vec::new();
     let names = list
@@ -233,18 +234,25 @@ pub fn fixed(dir: &Path, list: &str) -> Result<Vec<Fixed>> {
         .filter_map(|line| line.split_whitespace().next());
     for name in names.filter(|name| !name.starts_with('#')) {
         let commit = commit(dir, name)?;
-        let args = "--format=%s -U0 --no-ext-diff --no-textconv --no-color -m --first-parent";
+        let args = ["-1", "--no-show-signature", "--format=%s", &commit, "--"];
+        let subject = run(dir, "log", &args)?;
+        let subject = String::from_utf8_lossy(&subject).trim_end().to_owned();
+        // Not "show": the settings of the user and of the repository do not count here.
+        let args = "-p -U0 --root --no-commit-id --no-ext-diff --no-textconv -m --first-parent";
         let mut args = Vec::from_iter(args.split(' '));
         args.extend([&*commit, "--"]);
-        let output = run(dir, "show", &args)?;
+        let output = run(dir, "diff-tree", &args)?;
         let output = String::from_utf8_lossy(&output);
-        let mut lines = output.lines();
-        let subject = lines.next().unwrap_or_default();
-        let mut file = "";
+        let (mut file, mut is_header) = ("", false);
         let mut own = BTreeSet::new();
-        for line in lines {
-            // Removed files have the name /dev/null here, and changed lines begin with + or -.
-            file = line.strip_prefix("+++ b/").unwrap_or(file);
+        for line in output.lines() {
+            // Changed lines begin with + or -, and may look like the name of a file.
+            match line {
+                _ if line.starts_with("diff --git ") => (file, is_header) = ("", true),
+                _ if line.starts_with("@@ ") => is_header = false,
+                _ if is_header => file = line.strip_prefix("+++ b/").unwrap_or(file),
+                _ => (),
+            }
             let function = line
                 .strip_prefix("@@ ")
                 .and_then(|hunk| hunk.split_once(" @@ "));
@@ -252,11 +260,19 @@ pub fn fixed(dir: &Path, list: &str) -> Result<Vec<Fixed>> {
             if let Some(function) = function.filter(|_| is_source(file)) {
                 own.insert(Fixed {
                     commit: commit.clone(),
-                    subject: subject.to_owned(),
+                    subject: subject.clone(),
                     file: file.to_owned(),
-                    function,
+                    function: Some(function),
                 });
             }
+        }
+        if own.is_empty() {
+            own.insert(Fixed {
+                commit,
+                subject,
+                file: String::new(),
+                function: None,
+            });
         }
         all.extend(own);
     }
