@@ -32,16 +32,11 @@ use crate::probes::stock::instance::Instance;
 use crate::probes::stock::instance::read_page;
 use crate::probes::stock::ring;
 use crate::relay::channel::CpuId;
-use crate::relay::channel::Mode;
 use crate::relay::output::CpuFile;
 use crate::relay::output::CpuMetadata;
 use crate::relay::output::Metadata;
 use crate::relay::output::OutputDir;
-use crate::relay::output::Records;
 use crate::relay::output::Stop;
-use crate::relay::output::VERSION;
-use crate::relay::output::this_boot;
-use crate::relay::output::this_host;
 use crate::signals::StopSignals;
 
 /// The start of the names of the files.
@@ -275,24 +270,9 @@ pub fn record(
         });
     }
     let mut metadata = Metadata {
-        version: VERSION,
-        complete: false,
-        channel: tracing,
-        name: NAME.to_owned(),
-        records: Records::Fast,
-        method: "tracefs".to_owned(),
-        mode: Mode::Overwrite,
-        header: 0,
-        subbuf_size: None,
-        n_subbufs: None,
         start_unix_ns: start.saturating_add(wall_offset().map_err(clock)?),
         start_monotonic_ns: start,
-        host: this_host(),
-        boot_id: this_boot(),
-        duration_ns: 0,
-        stop: None,
-        dropped: None,
-        cpus: Vec::new(),
+        ..Metadata::new(tracing, NAME, "tracefs")
     };
     output.write_metadata(&metadata)?;
     for (event, filter) in &options.filters {

@@ -186,7 +186,7 @@ pub enum Error {
     )]
     NoMemory(String),
 
-    /// Another channel is in this memory, or somebody reads one that was closed.
+    /// Another channel uses this memory, or a closed one is still being read.
     #[error("the memory {0} is in use by another channel, or an earlier one is still being read")]
     MemoryInUse(String),
 

@@ -21,13 +21,8 @@ use super::resolve::Wanted;
 use super::watch::system;
 use crate::clock::monotonic;
 use crate::clock::wall_offset;
-use crate::relay::channel::Mode;
 use crate::relay::output::Metadata;
 use crate::relay::output::OutputDir;
-use crate::relay::output::Records;
-use crate::relay::output::VERSION;
-use crate::relay::output::this_boot;
-use crate::relay::output::this_host;
 use crate::signals::StopSignals;
 
 /// Prefix of the names of kept probes.
@@ -131,24 +126,10 @@ fn metadata(options: &Options) -> Result<Metadata> {
     let now = monotonic().map_err(clock)?.as_nanos();
     let start = u64::try_from(now).unwrap_or(u64::MAX);
     Ok(Metadata {
-        version: VERSION,
         complete: true,
-        channel: (&options.memory).into(),
-        name: "cpu".to_owned(),
-        records: Records::Fast,
-        method: "kept".to_owned(),
-        mode: Mode::Overwrite,
-        header: 0,
-        subbuf_size: None,
-        n_subbufs: None,
         start_unix_ns: start.saturating_add(wall_offset().map_err(clock)?),
         start_monotonic_ns: start,
-        host: this_host(),
-        boot_id: this_boot(),
-        duration_ns: 0,
-        stop: None,
-        dropped: None,
-        cpus: Vec::new(),
+        ..Metadata::new(&options.memory, "cpu", "kept")
     })
 }
 

@@ -39,9 +39,7 @@ use crate::relay::output::CpuMetadata;
 use crate::relay::output::FORMAT;
 use crate::relay::output::Metadata;
 use crate::relay::output::OutputDir;
-use crate::relay::output::Records;
 use crate::relay::output::Stop;
-use crate::relay::output::VERSION;
 
 /// Prefix of the recording's files, before the number of the CPU.
 const NAME: &str = "cpu";
@@ -226,27 +224,18 @@ pub fn save(memory: &[u8], options: &Options) -> Result<Recovery, SaveError> {
     }
     let size = |size| usize::try_from(size).ok();
     let mut recording = Metadata {
-        version: VERSION,
         complete: true,
-        channel: text(&header.name).into(),
-        name: NAME.to_owned(),
-        records: Records::Fast,
-        method: "recovered".to_owned(),
         mode: match header.overwrite {
             true => Mode::Overwrite,
             false => Mode::NoOverwrite,
         },
-        header: 0,
         subbuf_size: size(header.subbuf_size),
         n_subbufs: size(header.n_subbufs),
         start_unix_ns: header.real_ns,
         start_monotonic_ns: header.monotonic_ns,
         host: options.host.clone(),
         boot_id: Some(format!("{:016x}{:016x}", header.boot[0], header.boot[1])),
-        duration_ns: 0,
-        stop: None,
-        dropped: None,
-        cpus: Vec::new(),
+        ..Metadata::new(text(&header.name), NAME, "recovered")
     };
     if let Some(described) = described {
         recording.host = described.metadata.host;

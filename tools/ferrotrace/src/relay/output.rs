@@ -128,6 +128,31 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// Describes a recording of this boot without records and times: fast ones, of a channel that
+    /// overwrites.
+    pub fn new(channel: impl Into<PathBuf>, name: &str, method: &str) -> Self {
+        Self {
+            version: VERSION,
+            complete: false,
+            channel: channel.into(),
+            name: name.to_owned(),
+            records: Records::Fast,
+            method: method.to_owned(),
+            mode: Mode::Overwrite,
+            header: 0,
+            subbuf_size: None,
+            n_subbufs: None,
+            start_unix_ns: 0,
+            start_monotonic_ns: 0,
+            host: this_host(),
+            boot_id: this_boot(),
+            duration_ns: 0,
+            stop: None,
+            dropped: None,
+            cpus: Vec::new(),
+        }
+    }
+
     /// Returns the identity of the recording: its boot and its start.
     pub fn recording_id(&self) -> String {
         let boot = self.boot_id.as_deref().unwrap_or("unknown");

@@ -37,9 +37,6 @@ use super::output::Metadata;
 use super::output::OutputDir;
 use super::output::Records;
 use super::output::Stop as Ended;
-use super::output::VERSION;
-use super::output::this_boot;
-use super::output::this_host;
 use super::progress::Progress;
 use super::progress::rate;
 use super::tally::Tally;
@@ -366,24 +363,14 @@ impl Recorder {
             .map(Duration::from)
             .unwrap_or_default();
         Metadata {
-            version: VERSION,
-            complete: false,
-            channel: self.channel.dir().into(),
-            name: self.channel.name().into(),
             records: self.plan.records,
-            method: method.into(),
             mode: self.plan.mode,
             header: self.plan.header.len(),
             subbuf_size: geometry.map(Geometry::subbuf_size),
             n_subbufs: geometry.map(Geometry::n_subbufs),
             start_unix_ns: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
             start_monotonic_ns: u64::try_from(monotonic.as_nanos()).unwrap_or(u64::MAX),
-            host: this_host(),
-            boot_id: this_boot(),
-            duration_ns: 0,
-            stop: None,
-            dropped: None,
-            cpus: Vec::new(),
+            ..Metadata::new(self.channel.dir(), self.channel.name(), method)
         }
     }
 }

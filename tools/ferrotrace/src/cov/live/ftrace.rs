@@ -44,8 +44,8 @@ const PAGE: usize = 1 << 16;
 /// Size of the buffer of each CPU, in KiB.
 const BUFFER: &str = "4096";
 
-/// Number of pages that a round reads of each CPU at most: as many as the buffer has. The reads may be
-/// traced as well, so that a CPU always has another record.
+/// Maximum number of pages that a round reads of each CPU: as many as the buffer has. The reads may
+/// be traced as well, so that a CPU always has another record.
 const ROUND_PAGES: usize = 1024;
 
 /// A function that is traced.

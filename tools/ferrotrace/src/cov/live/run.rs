@@ -379,7 +379,7 @@ mod tests {
         other.functions[2].blocks[2] = other.functions[2].blocks[1].clone();
         other.functions[2].blocks[2].range = 0x105c..0x1060;
         assert_eq!(run.states(&other)[2], [Hit, Hit, Hit, Missed]);
-        // What another host has executed is added; the first function was not watched there.
+        // Another host adds its executed blocks. It did not watch the first function.
         let states = [
             vec![UNWATCHED; 4],
             vec![Hit, Missed, NO_PLACE, Missed],
