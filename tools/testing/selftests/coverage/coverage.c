@@ -96,16 +96,25 @@ static int begin(void)
 	return open(DIR "blocks", O_RDWR);
 }
 
+/* Returns a record of places, and its length. */
+static struct ferrotrace_coverage_places *record(uint64_t base, const uint32_t *offsets, uint32_t count, size_t *len)
+{
+	struct ferrotrace_coverage_places *places;
+
+	*len = sizeof(*places) + count * sizeof(*offsets);
+	places = malloc(*len);
+	*places = (struct ferrotrace_coverage_places) { .base = base, .count = count };
+	memcpy(places->offsets, offsets, count * sizeof(*offsets));
+	return places;
+}
+
 /* Writes places; returns 0 or the error. */
 static int add(int fd, uint64_t base, const uint32_t *offsets, uint32_t count)
 {
-	size_t len = sizeof(struct ferrotrace_coverage_places) + count * sizeof(*offsets);
-	struct ferrotrace_coverage_places *places = malloc(len);
-	int error;
+	size_t len;
+	struct ferrotrace_coverage_places *places = record(base, offsets, count, &len);
+	int error = write(fd, places, len) == (ssize_t)len ? 0 : errno;
 
-	*places = (struct ferrotrace_coverage_places) { .base = base, .count = count };
-	memcpy(places->offsets, offsets, count * sizeof(*offsets));
-	error = write(fd, places, len) == (ssize_t)len ? 0 : errno;
 	free(places);
 	return error;
 }
@@ -293,6 +302,73 @@ static void refused(void)
 			failed = 1;
 		}
 	}
+}
+
+/* Writes to /proc/self/fail-nth, or reads it: the number of allocations until the one that fails. */
+static int fail_nth;
+
+static void fail(unsigned int nth)
+{
+	char text[16];
+	int len = snprintf(text, sizeof(text), "%u", nth);
+
+	EXPECT(pwrite(fail_nth, text, len, 0) == len);
+}
+
+static bool has_failed(void)
+{
+	char text[16] = "";
+
+	EXPECT(pread(fail_nth, text, sizeof(text) - 1, 0) > 0);
+	return !atoi(text);
+}
+
+/* Opens the session, adds the places of a function and arms them, with each allocation failing once. */
+static void faults(void)
+{
+	static uint32_t offsets[MOST];
+	struct ferrotrace_coverage_places *places;
+	uint32_t nth, count, failures = 0;
+	uint64_t start, end;
+	bool is_done = false;
+	size_t len;
+
+	fail_nth = open("/proc/self/fail-nth", O_RDWR);
+	EXPECT(fail_nth >= 0 && find("vfs_read", &start, &end));
+	for (count = 0; count < end - start; count++)
+		offsets[count] = count;
+	places = record(start, offsets, count, &len);
+	/* No page of this process is allocated in a call. */
+	mlockall(MCL_CURRENT | MCL_FUTURE);
+	for (nth = 1; nth < 1000 && !is_done && !failed; nth++) {
+		int step = 0, fd, error = 0;
+
+		fail(nth);
+		fd = begin();
+		if (fd < 0)
+			error = errno;
+		if (!error && ++step)
+			error = write(fd, places, len) == (ssize_t)len ? 0 : errno;
+		if (!error && ++step)
+			error = control("arm\n");
+		is_done = !has_failed();
+		fail(0);
+		failures += error != 0;
+		EXPECT(error == 0 || (!is_done && error == ENOMEM));
+		if (error && step) {
+			/* Nothing is left of the failure. */
+			EXPECT(step == 2 || status("places") == 0);
+			EXPECT(step == 2 || write(fd, places, len) == (ssize_t)len);
+			EXPECT(control("arm\n") == 0);
+		}
+		if (fd >= 0) {
+			EXPECT(status("armed") > 10 && status("armed") == status("places") - status("refused") - status("hit"));
+			close(fd);
+		}
+		EXPECT(status("places") == 0 && status("armed") == 0);
+	}
+	printf("%u allocations, %u of them failures\n", nth, failures);
+	EXPECT(is_done && failures > 5);
 }
 
 static char **names;
@@ -605,7 +681,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "exact", exact }, { "errors", errors }, { "refused", refused }, { "storm", storm },
-		{ "hold", hold }, { "code", code }, { "text", text }, { "bench", bench }, {}
+		{ "faults", faults }, { "hold", hold }, { "code", code }, { "text", text }, { "bench", bench }, {}
 	};
 	size_t i;
 
@@ -616,6 +692,6 @@ int main(int argc, char **argv)
 			cases[i].run();
 			return failed;
 		}
-	fprintf(stderr, "usage: coverage exact|errors|refused|text|bench | storm ROUNDS | hold|code FUNCTION...\n");
+	fprintf(stderr, "usage: coverage exact|errors|refused|faults|text|bench | storm ROUNDS | hold|code FUNCTION...\n");
 	return 2;
 }

@@ -95,6 +95,16 @@ field() { sed -n "s/.*\b$1=\([0-9]*\).*/\1/p" $DEBUGFS/ferrotrace_coverage/contr
 exact() { "$BUILD/coverage" exact; }
 errors() { "$BUILD/coverage" errors; }
 refused_places() { "$BUILD/coverage" refused; }
+# Allocations fail, also those that may wait and those of any size.
+faults() {
+	local kind
+	[ -e /proc/self/fail-nth ] || { skip="no CONFIG_FAULT_INJECTION"; return; }
+	for kind in failslab fail_page_alloc; do
+		echo N >$DEBUGFS/$kind/ignore-gfp-wait && echo 0 >$DEBUGFS/$kind/verbose || return 1
+	done
+	echo 0 >$DEBUGFS/fail_page_alloc/min-order
+	"$BUILD/coverage" faults
+}
 storm() { "$BUILD/coverage" storm "$(storm_rounds 30)"; }
 
 # SIGKILL of the session's process removes all breakpoints. Until then the module cannot be removed.
@@ -233,5 +243,5 @@ hotplug() {
 	with_text cpu1_offline_online
 }
 
-for test in exact errors refused_places killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug; do one $test $test; done
+for test in exact errors refused_places faults killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug; do one $test $test; done
 finish

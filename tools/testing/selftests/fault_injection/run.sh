@@ -159,7 +159,7 @@ if [ -e $D/kmemleak ]; then
 fi
 
 for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe rust_ftrace_tramp \
-	rust_gcov rust_dprobes; do
+	rust_gcov rust_dprobes ferrotrace_coverage; do
 	module "$FERRO/$m.ko"
 	keep "$FERRO/$m.ko"
 done
