@@ -14,7 +14,9 @@ use super::Unit;
 use crate::cov::paths::plain;
 
 impl DwarfTypes {
-    /// Passes on each address at which the code of a source line begins, with the path of its file.
+    /// Passes on each address where a statement begins, with the path of the file and the line.
+    ///
+    /// Other rows of the table are for instructions that were moved out of their statement.
     pub fn rows(&self, mut to: impl FnMut(u64, &str, u32)) -> Result<()> {
         let failed = |error| self.bad(error);
         for (_, unit) in &self.units {
@@ -24,7 +26,7 @@ impl DwarfTypes {
             let mut paths: HashMap<u64, String> = HashMap::new();
             let mut rows = program.rows();
             while let Some((header, row)) = rows.next_row().map_err(failed)? {
-                let Some(line) = row.line().filter(|_| !row.end_sequence()) else {
+                let Some(line) = row.line().filter(|_| !row.end_sequence() && row.is_stmt()) else {
                     continue;
                 };
                 let Ok(line) = u32::try_from(line.get()) else {
