@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Live coverage of the functions of files and pipes, compared with QEMU's log of the guest, on two CPUs; where storms are long on
-# one as well. "judge.py --all" does that for the whole kernel (Documentation/live-coverage.rst).
+# one as well, and with gcov. "judge.py --all" does that for the whole kernel (Documentation/live-coverage.rst).
 # Seconds: 60
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -20,4 +20,11 @@ for variant in $(tool_variants) $(tr ' ' '\n' <<<"$VARIANTS" | grep '^stock' || 
 			"$REPO/tools/testing/selftests/coverage/judge.py" --cpus "$cpus" "$variant"
 	done
 done
+if [ "${FERROTRACE_STORM:-}" = long ]; then
+	if under_test modular; then
+		tap_nest "live coverage and gcov" "$REPO/tools/testing/selftests/coverage/gcov.py"
+	else
+		tap_skip "live coverage and gcov" "modular is not under test"
+	fi
+fi
 tap_plan
