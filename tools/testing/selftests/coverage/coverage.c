@@ -334,7 +334,7 @@ static void faults(void)
 	size_t len;
 
 	fail_nth = open("/proc/self/fail-nth", O_RDWR);
-	EXPECT(fail_nth >= 0 && find("vfs_read", &start, &end));
+	EXPECT(fail_nth >= 0 && find("coverage_target", &start, &end));
 	for (count = 0; count < end - start; count++)
 		offsets[count] = count;
 	places = record(start, offsets, count, &len);
@@ -362,13 +362,13 @@ static void faults(void)
 			EXPECT(control("arm\n") == 0);
 		}
 		if (fd >= 0) {
-			EXPECT(status("armed") > 10 && status("armed") == status("places") - status("refused") - status("hit"));
+			EXPECT(status("armed") > 5 && status("armed") == status("places") - status("refused"));
 			close(fd);
 		}
 		EXPECT(status("places") == 0 && status("armed") == 0);
 	}
 	printf("%u allocations, %u of them failures\n", nth, failures);
-	EXPECT(is_done && failures > 5);
+	EXPECT(is_done && failures > 0);
 }
 
 static char **names;
