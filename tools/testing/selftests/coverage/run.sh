@@ -18,6 +18,8 @@ FUNCTIONS="vfs_read ksys_read rw_verify_area vfs_write"
 # Functions of storm() in coverage.c that are not in $FUNCTIONS.
 STORM="vfs_open kernel_clone do_exit schedule __fput"
 cases=("$@")
+# The process that holds a session.
+holder=
 
 load_ours ferrotrace_fs ferrotrace_core rust_kprobes ferrotrace_coverage
 load_file "$BUILD/module/coverage_target.ko"
@@ -55,7 +57,7 @@ after() {
 	"$BUILD/coverage" code $FUNCTIONS >"$work/after"
 	grep -v coverage_target "$work/before" | diff - "$work/after"
 }
-clean_up() { release 2>/dev/null; }
+clean_up() { [ -z "$holder" ] || release 2>/dev/null; }
 
 # hold FUNCTION...: arms functions in the process $holder. release: ends that process.
 hold() { holding hold "$@"; }
