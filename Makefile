@@ -23,8 +23,8 @@ LONG_SIZE = kunit kprobes ftrace-tramp
 LONG_DISTRO = insn kunit relay klog gkhi kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace mitigations
 SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # On Debian's own kernel, without our patches.
-LONG_STOCK = stock dkms soundness live-coverage klog gkhi relay-fast flight dprobes 43-probes functions graph
-LONG_STOCK_SID = $(filter-out dkms flight graph,$(LONG_STOCK))
+LONG_STOCK = stock dkms fleet soundness live-coverage klog gkhi relay-fast flight dprobes 43-probes functions graph
+LONG_STOCK_SID = $(filter-out dkms fleet flight graph,$(LONG_STOCK))
 # Against mainline's engines on the same configuration.
 LONG_DISTROS = permissions tools all-functions
 

@@ -12,6 +12,7 @@
 #   stock.sh build RELEASE           build Ferrotrace's modules and what a guest needs; print the image's path
 #   stock.sh kdir RELEASE            print the directory of these modules
 #   stock.sh image RELEASE           print the image's path
+#   stock.sh debug RELEASE           fetch the image with debugging information (a download of 1.2 GB); print its path
 #   stock.sh check HEADERS BUILD     fail unless the kernel's crates built in BUILD match the kernel of HEADERS
 #   stock.sh kbuild RELEASE ARGS...  run kbuild with the headers of that kernel, e.g. "M=DIR modules"
 #   stock.sh make RELEASE ARGS...    run kbuild for modules that use Ferrotrace's
@@ -36,7 +37,7 @@ TOOLS="make flex bison bc libelf-dev libssl-dev libdw-dev zlib1g-dev python3 kmo
 # Modules that a guest loads to mount the host's files.
 GUEST_MODULES="fs/netfs/netfs net/9p/9pnet net/9p/9pnet_virtio fs/9p/9p fs/overlayfs/overlay"
 
-usage() { die "usage: stock.sh release [VARIANT [--update]] | root|rust-dev|build|kdir|image RELEASE | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
+usage() { die "usage: stock.sh release [VARIANT [--update]] | root|rust-dev|build|kdir|image|debug RELEASE | check HEADERS BUILD | kbuild|make RELEASE ARGS..."; }
 
 # newest_release VARIANT [--update]: prints a release, such as 7.3.4+deb13-amd64.
 newest_release() {
@@ -354,6 +355,19 @@ build() {
 	printf '%s\n' "$IMAGE"
 }
 
+# debug: takes the image from the package with the kernel's debugging information.
+debug() {
+	local package=linux-image-$RELEASE-dbg found=./usr/lib/debug/lib/modules/$RELEASE/vmlinux
+	if [ ! -e "$DIR/vmlinux" ]; then
+		say "fetching $package"
+		fetch_package "$package" >&2
+		dpkg-deb --fsys-tarfile "$DIR/debs/$package"_*.deb | tar xO "$found" >"$DIR/vmlinux.new"
+		rm "$DIR/debs/$package"_*.deb
+		mv "$DIR/vmlinux.new" "$DIR/vmlinux"
+	fi
+	printf '%s\n' "$DIR/vmlinux"
+}
+
 # build_9p: builds 9p, by which a guest mounts the host's files, from the kernel's source.
 build_9p() {
 	local tree part to=$DIR/image/usr/lib/modules/$RELEASE/kernel symbols=
@@ -386,7 +400,7 @@ initramfs() {
 case ${1:-} in
 release) newest_release "${2:-stock}" "${3:-}" ;;
 check) [ $# = 3 ] || usage && check_config "$2" "$3" && check_symbols "$2" "$3" ;;
-root | rust-dev | build | kdir | image | make | kbuild)
+root | rust-dev | build | kdir | image | debug | make | kbuild)
 	[ $# -ge 2 ] || usage
 	setup "$2"
 	case $1 in
@@ -395,6 +409,7 @@ root | rust-dev | build | kdir | image | make | kbuild)
 	build) with_lock "stock-root-$COMPILERS" build ;;
 	kdir) printf '%s\n' "$KDIR" ;;
 	image) printf '%s\n' "$IMAGE" ;;
+	debug) with_lock "stock-root-$COMPILERS" debug ;;
 	kbuild) with_lock "stock-root-$COMPILERS" in_kbuild "${@:3}" ;;
 	make) with_lock "stock-root-$COMPILERS" client_kbuild "${@:3}" ;;
 	esac
