@@ -166,6 +166,8 @@ fn reports() {
         (&json["hosts"], &json["summary"]["functions"]["executed"]),
         (&20.into(), &2.into())
     );
+    let one = stdout(&succeed(&mut fleet.merge(&[], &runs[..1])));
+    has(&one, &["1 run of 1 host, 7.3.4"]);
     let one = stdout(&succeed(&mut fleet.merge(&["--lcov", "-"], &runs[..1])));
     has(&one, &["FNDA:0,single"]);
 }

@@ -188,7 +188,14 @@ impl MergeArgs {
                 document.to_string() + "\n"
             }
             (_, true) => text,
-            _ => format!("{count} runs of {hosts} hosts, {release}, build ID {build}\n{text}"),
+            _ => {
+                let number = |count: usize, of: &str| match count {
+                    1 => format!("1 {of}"),
+                    _ => format!("{count} {of}s"),
+                };
+                let (runs, hosts) = (number(count, "run"), number(hosts, "host"));
+                format!("{runs} of {hosts}, {release}, build ID {build}\n{text}")
+            }
         })
     }
 }
