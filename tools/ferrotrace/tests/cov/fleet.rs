@@ -172,6 +172,51 @@ fn reports() {
     has(&one, &["FNDA:0,single"]);
 }
 
+/// Saves the runs of two hosts with a module. They have watched one of its functions both.
+fn runs_of_module(fleet: &Fleet) -> Vec<PathBuf> {
+    let hosts = [
+        ("one", vec![0..9, 16..20], 0..2),
+        ("two", vec![16..20], 16..20),
+    ];
+    let runs = hosts.into_iter().map(|(host, watched, executed)| {
+        let path = fleet.run(host, &[("every", None)]);
+        let mut run = Run::read(&path).unwrap();
+        let first = if host == "one" { 0 } else { 1 };
+        let functions = [("load".to_owned(), 2), ("store".to_owned(), 1)];
+        run.texts.push(Text {
+            module: Some("ext9".to_owned()),
+            build_id: "ab".to_owned(),
+            functions: functions[first..].to_vec(),
+            blocks: [0..4, 4..9, 16..20][first * 2..].to_vec(),
+            watched,
+            executed: vec![executed],
+        });
+        fs::write(&path, run.bytes().unwrap()).unwrap();
+        path
+    });
+    runs.collect()
+}
+
+#[test]
+fn functions_of_modules() {
+    let fleet = Fleet::new(&["-g"]);
+    let runs = runs_of_module(&fleet);
+    let text = stdout(&succeed(&mut fleet.merge(&[], &runs)));
+    has(
+        &text,
+        &[
+            "1/2   50.0%  load [ext9]\n",
+            "1/1  100.0%  store [ext9]\n",
+            "functions 60.0% (3/5)",
+        ],
+    );
+    let lines = fleet.merge(&["--lines"], &runs).output().unwrap();
+    has(
+        &String::from_utf8_lossy(&lines.stderr),
+        &["no source lines"],
+    );
+}
+
 #[test]
 fn runs_that_do_not_fit() {
     let (fleet, other) = (Fleet::new(&["-g"]), Fleet::new(&["-O0"]));
@@ -318,6 +363,10 @@ fn duckdb_asks_twenty_hosts() {
         let tables = fleet.path("tables");
         succeed(fleet.merge(&["--parquet"], &fleet.runs()).arg(&tables));
         let ask = |question| ask(&tables, question);
+        assert_eq!(
+            ask("-- hosts that watched each function, and those that executed it"),
+            "every 20 20\nnever 20 0\nsingle 20 1\n"
+        );
         assert_eq!(ask("-- functions that no host has executed"), "never\n");
         assert_eq!(
             ask("-- functions that only one host executes"),
@@ -338,5 +387,37 @@ fn duckdb_asks_twenty_hosts() {
         } else {
             assert!(lines.is_empty());
         }
+    }
+}
+
+#[test]
+#[ignore = "needs the readers that make setup installs"]
+fn duckdb_asks_about_modules() {
+    for options in [&["-g"][..], &["-g0"]] {
+        let fleet = Fleet::new(options);
+        let tables = fleet.path("tables");
+        let mut merge = fleet.merge(&["--parquet"], &runs_of_module(&fleet));
+        succeed(merge.arg(&tables));
+        assert_eq!(
+            ask(
+                &tables,
+                "-- hosts that watched each function, and those that executed it"
+            ),
+            "every 2 2\nload 1 1\nnever 2 0\nsingle 2 0\nstore 2 1\n"
+        );
+        let rows = python(
+            "import duckdb, sys\n\
+             for row in duckdb.sql(sys.argv[1]).fetchall(): print(*row)",
+            &[&format!(
+                "SELECT function, module, file, line, \"offset\", hit \
+                 FROM '{}/**/*.parquet' WHERE module = 'ext9' AND host = 'one' ORDER BY ALL",
+                tables.display()
+            )],
+        );
+        assert_eq!(
+            rows,
+            "load ext9 None None 0 True\nload ext9 None None 4 False\n\
+             store ext9 None None 0 False\n"
+        );
     }
 }

@@ -76,15 +76,16 @@ pub struct ExposedArgs {
     json: bool,
 }
 
-/// Reads runs. Warns if they have blocks of modules, which no report shows.
 fn read(paths: &[PathBuf]) -> Result<Vec<Run>> {
     let runs = paths.iter().map(|path| Run::read(path));
-    let runs = runs.collect::<Result<Vec<_>, _>>()?;
-    let mut texts = runs.iter().flat_map(|run| &run.texts);
-    if texts.any(|text| text.module.is_some()) {
-        warn("blocks of modules are left out");
-    }
-    Ok(runs)
+    Ok(runs.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Finds the kernel of a build ID, with the modules of its runs.
+fn kernel(build_id: &str, images: &[PathBuf], runs: &[Run]) -> Result<Kernel> {
+    let mut kernel = Kernel::find(build_id, images)?;
+    kernel.add_modules(runs);
+    Ok(kernel)
 }
 
 impl ExposedArgs {
@@ -97,7 +98,7 @@ impl ExposedArgs {
         let names = fixed.iter().filter_map(|one| one.function.clone());
         let mut hosts: BTreeMap<_, _> = names.map(|name| (name, Hosts::default())).collect();
         for build in builds(&runs).keys() {
-            Kernel::find(build, &self.vmlinux)?.add_hosts(&runs, &mut hosts);
+            kernel(build, &self.vmlinux, &runs)?.add_hosts(&runs, &mut hosts);
         }
         let none = Hosts::default();
         let of = |one: &Fixed| {
@@ -156,7 +157,7 @@ impl MergeArgs {
         if let Some(dir) = &self.parquet {
             let dir = Directory::create_all(dir)?;
             for build in builds.keys() {
-                Kernel::find(build, &self.vmlinux)?.write_tables(&runs, &dir)?;
+                kernel(build, &self.vmlinux, &runs)?.write_tables(&runs, &dir)?;
             }
             return Ok(());
         }
@@ -174,7 +175,14 @@ impl MergeArgs {
         let Some((build, release)) = builds.first_key_value() else {
             return Ok(());
         };
-        let kernel = Kernel::find(build, &self.vmlinux)?;
+        let kernel = match show.takes_image() {
+            true => Kernel::find(build, &self.vmlinux)?,
+            false => kernel(build, &self.vmlinux, &runs)?,
+        };
+        let mut texts = runs.iter().flat_map(|run| &run.texts);
+        if show.takes_image() && texts.any(|text| text.module.is_some()) {
+            warn("blocks of modules are left out: they have no source lines");
+        }
         let text = server::text(&kernel.states(&runs), &[], kernel.source.as_ref(), &show)?;
         let (count, hosts) = (runs.len(), hosts(&runs));
         self.show.put(&match (show.json, show.lcov || show.source) {

@@ -39,6 +39,7 @@ use super::lines::Row;
 use super::lines::Source;
 use super::print::States;
 use super::run::Run;
+use super::run::states;
 use super::run::unite;
 use super::text::Image;
 use super::text::Text;
@@ -55,6 +56,7 @@ use crate::probes::types;
 const COLUMNS: &str = "message coverage {
     required int64 time (TIMESTAMP(MICROS,true));
     required binary function (STRING);
+    optional binary module (STRING);
     optional binary file (STRING);
     optional int64 line;
     optional int64 offset;
@@ -64,10 +66,18 @@ const COLUMNS: &str = "message coverage {
 /// Last second of the year 9999, the maximum of RFC 3339.
 const LAST: u64 = 253_402_300_799;
 
+/// A module with the functions that runs have watched.
+struct Module {
+    name: String,
+    build_id: String,
+    found: Found,
+}
+
 /// A kernel with the blocks of all of its functions.
 pub struct Kernel {
     build_id: String,
     found: Found,
+    modules: Vec<Module>,
     /// The image, if it was read from a file.
     pub source: Option<Source>,
 }
@@ -84,6 +94,7 @@ impl Kernel {
             return Ok(Self {
                 build_id: build_id.to_owned(),
                 found: found(&kallsyms, &Text::image(image))?,
+                modules: Vec::new(),
                 source: Some(Source {
                     path: path.clone(),
                     shift: 0,
@@ -105,16 +116,59 @@ impl Kernel {
         Ok(Self {
             build_id: build_id.to_owned(),
             found: found(&kallsyms, &Text::running()?)?,
+            modules: Vec::new(),
             source: None,
         })
+    }
+
+    /// Adds the modules of the runs of this kernel. Hosts may watch different functions of one.
+    pub fn add_modules(&mut self, runs: &[Run]) {
+        let mut all: BTreeMap<(&str, &str), BTreeMap<u64, Function>> = BTreeMap::new();
+        let runs = runs.iter().filter(|run| run.build_id() == self.build_id);
+        for text in runs.flat_map(|run| &run.texts) {
+            let Some(name) = &text.module else {
+                continue;
+            };
+            let module = all.entry((name, &text.build_id)).or_default();
+            for function in text.functions() {
+                if let Some(first) = function.blocks.first() {
+                    module.entry(first.range.start).or_insert(function);
+                }
+            }
+        }
+        let modules = all.into_iter().map(|((name, build_id), functions)| Module {
+            name: name.to_owned(),
+            build_id: build_id.to_owned(),
+            found: Found {
+                functions: functions.into_values().collect(),
+                text: Some(0),
+                ..Found::default()
+            },
+        });
+        self.modules = modules.collect();
+    }
+
+    /// Returns the functions of the kernel and of the modules, with their states in a run.
+    fn functions(&self, run: &Run) -> impl Iterator<Item = (&Function, Vec<State>)> {
+        let modules = self.modules.iter().flat_map(move |module| {
+            let states = states(run.module(&module.name, &module.build_id), &module.found);
+            module.found.functions.iter().zip(states)
+        });
+        let kernel = self.found.functions.iter().zip(run.states(&self.found));
+        kernel.chain(modules)
     }
 
     /// Returns the functions with a watched block, and the united states of their blocks. All runs
     /// must be of this kernel.
     pub fn states(&self, runs: &[Run]) -> Box<States<'_>> {
-        let states = runs.iter().map(|run| run.states(&self.found));
+        let states = runs.iter().map(|run| {
+            let states = self.functions(run).map(|(_, states)| states);
+            states.collect()
+        });
         let states = states.reduce(unite).unwrap_or_default();
-        let all = self.found.functions.iter().zip(states);
+        let modules = self.modules.iter().map(|module| &module.found);
+        let all = [&self.found].into_iter().chain(modules);
+        let all = all.flat_map(|found| &found.functions).zip(states);
         let is_watched = |state: &State| !matches!(state, State::Refused(_));
         all.filter(|(_, states)| states.iter().any(is_watched))
             .collect()
@@ -128,11 +182,10 @@ impl Kernel {
             let name = name.rsplit("::").next().unwrap_or_default();
             name.split('.').next().unwrap_or_default().to_owned()
         };
-        let names: Vec<_> = self.found.functions.iter().map(name).collect();
         let runs = runs.iter();
         for run in runs.filter(|run| run.build_id() == self.build_id) {
-            for (name, states) in names.iter().zip(run.states(&self.found)) {
-                let Some(hosts) = to.get_mut(name) else {
+            for (function, states) in self.functions(run) {
+                let Some(hosts) = to.get_mut(&name(function)) else {
                     continue;
                 };
                 hosts.is_compiled = true;
@@ -154,9 +207,7 @@ impl Kernel {
             None | Some(Err(Error::Types(_, types::Error::NoDwarf(_)))) => None,
             Some(rows) => Some(rows?),
         };
-        let names = functions.iter();
-        let names = names.map(|one| ByteArray::from(&*demangled(without_cold(&one.name))));
-        let names: Vec<ByteArray> = names.collect();
+        let names = names(functions);
         let runs = runs.iter();
         for run in runs.filter(|run| run.build_id() == self.build_id) {
             let states = run.states(&self.found);
@@ -167,6 +218,19 @@ impl Kernel {
                     table.lines(rows, &states, &names, &Vec::from_iter(files));
                 }
                 None => table.blocks(functions.iter().zip(&states), &names),
+            }
+            let kernel = table.hits.len();
+            for Module {
+                name,
+                build_id,
+                found,
+            } in &self.modules
+            {
+                let states = self::states(run.module(name, build_id), found);
+                let functions = &found.functions;
+                table.blocks(functions.iter().zip(&states), &self::names(functions));
+                let count = table.hits.len() - kernel;
+                table.modules.resize(count, name.as_str().into());
             }
             table.write(run, dir).map_err(|source| {
                 Error::Io(IoError {
@@ -202,9 +266,17 @@ pub fn hosts(runs: &[Run]) -> usize {
     BTreeSet::from_iter(runs.iter().map(|run| &run.host)).len()
 }
 
-/// Columns of a run.
+/// Returns the names of functions. A part that is seldom executed has the name of its function.
+fn names(functions: &[Function]) -> Vec<ByteArray> {
+    let names = functions.iter();
+    let names = names.map(|one| ByteArray::from(&*demangled(without_cold(&one.name))));
+    names.collect()
+}
+
+/// Columns of a run. Rows of the kernel precede those of modules, rows of lines those of blocks.
 #[derive(Default)]
 struct Table {
+    modules: Vec<ByteArray>,
     functions: Vec<ByteArray>,
     files: Vec<ByteArray>,
     lines: Vec<i64>,
@@ -281,10 +353,15 @@ impl Table {
         let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?;
         let count = self.hits.len();
         let time = i64::try_from(run.time.start.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
-        // Optional columns have a value in each row, or in none.
-        let defined = |values: usize| Some(vec![i16::from(values > 0); count]);
+        // The first rows have values, or the last ones.
+        let first = |values: usize| (0..count).map(|at| i16::from(at < values)).collect();
+        let last = |values: usize| {
+            (0..count)
+                .map(|at| i16::from(at + values >= count))
+                .collect()
+        };
         let mut group = writer.next_row_group()?;
-        for at in 0..6 {
+        for at in 0..7 {
             let Some(mut column) = group.next_column()? else {
                 break;
             };
@@ -294,15 +371,16 @@ impl Table {
             };
             match at {
                 0 => numbers(&vec![time; count], None)?,
-                3 => numbers(&self.lines, defined(self.lines.len()))?,
-                4 => numbers(&self.offsets, defined(self.offsets.len()))?,
-                5 => column
+                4 => numbers(&self.lines, Some(first(self.lines.len())))?,
+                5 => numbers(&self.offsets, Some(last(self.offsets.len())))?,
+                6 => column
                     .typed::<BoolType>()
                     .write_batch(&self.hits, None, None)?,
                 _ => {
                     let (texts, defined) = match at {
                         1 => (&self.functions, None),
-                        _ => (&self.files, defined(self.files.len())),
+                        2 => (&self.modules, Some(last(self.modules.len()))),
+                        _ => (&self.files, Some(first(self.files.len()))),
                     };
                     let typed = column.typed::<ByteArrayType>();
                     typed.write_batch(texts, defined.as_deref(), None)?

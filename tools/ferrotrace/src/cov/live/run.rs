@@ -3,7 +3,8 @@
 //! Runs: the executed code of one host in a session, and the file that saves it.
 //!
 //! A file is [`MAGIC`] and a zlib stream, whose checksum detects damage. The stream has a line of
-//! JSON, then the ranges of each text as LEB128 numbers.
+//! JSON, then the ranges of each text as LEB128 numbers. The functions of modules are in the file,
+//! so that a report needs no file of a module.
 //!
 //! A run has ranges of addresses and no bitmap of blocks. The kernel patches its code, for static
 //! keys and for features of the CPU, so that hosts with the same image have different blocks.
@@ -65,6 +66,12 @@ pub struct Text {
     pub module: Option<String>,
     /// Build ID, in hexadecimal digits.
     pub build_id: String,
+    /// Functions of a module, with their numbers of blocks. Those of the kernel are in its image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<(String, usize)>,
+    /// Blocks of these functions, in the same form as `watched`.
+    #[serde(skip)]
+    pub blocks: Vec<Range<u32>>,
     /// Code whose blocks were watched, as offsets from the start of the text, in ascending order.
     #[serde(skip)]
     pub watched: Vec<Range<u32>>,
@@ -110,6 +117,38 @@ impl Text {
             }
         }
         own
+    }
+
+    /// Adds functions of a module, which starts at the address `text`, with the blocks that have a
+    /// place.
+    fn add_functions<'a>(&mut self, functions: impl Iterator<Item = &'a Function>, text: u64) {
+        let offset = |address: u64| u32::try_from(address.checked_sub(text)?).ok();
+        for function in functions {
+            let before = self.blocks.len();
+            let blocks = function.blocks.iter();
+            for block in blocks.filter(|block| !block.places.is_empty()) {
+                let end = self.blocks.last().map_or(0, |last| last.end);
+                let range = offset(block.range.start).zip(offset(block.range.end));
+                let range = range.filter(|(start, _)| *start >= end);
+                self.blocks.extend(range.map(|(start, end)| start..end));
+            }
+            let count = self.blocks.len() - before;
+            self.functions.push((function.name.clone(), count));
+        }
+    }
+
+    /// Returns the functions of a module. Their addresses are offsets from its start.
+    pub(super) fn functions(&self) -> impl Iterator<Item = Function> {
+        let mut blocks = self.blocks.iter();
+        let block = |range: &Range<u32>| Block {
+            range: range.start.into()..range.end.into(),
+            places: vec![range.start.into()],
+        };
+        self.functions.iter().map(move |(name, count)| Function {
+            name: name.clone(),
+            module: self.module.clone(),
+            blocks: blocks.by_ref().take(*count).map(block).collect(),
+        })
     }
 
     /// Returns the state of a block, given by its addresses, in a text that starts at `text`.
@@ -202,11 +241,15 @@ impl Run {
                 .iter()
                 .filter(|(one, _)| one.module.as_deref() == module);
             let own = own.map(|(function, states)| (*function, states));
-            texts.push(Text {
+            let mut of = Text {
                 module: module.map(str::to_owned),
                 build_id: hex(&build),
-                ..Text::of(own, text, found.is_whole)
-            });
+                ..Text::of(own.clone(), text, found.is_whole)
+            };
+            if module.is_some() {
+                of.add_functions(own.map(|(function, _)| function), text);
+            }
+            texts.push(of);
         }
         let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH);
         let seconds = |time| seconds(time).map_or(0, |time| time.as_secs());
@@ -225,11 +268,15 @@ impl Run {
     /// Returns true if the names are such as hosts and kernels have: short, and on one line.
     fn is_plain(&self) -> bool {
         let is_name = |name: &str| name.len() <= 64 && !name.chars().any(char::is_control);
+        // The kernel's limit of the name of a symbol.
+        let is_symbol = |name: &str| name.len() <= 512 && !name.chars().any(char::is_control);
         let is_id = |id: &str| id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let modules = self.texts.iter().filter_map(|text| text.module.as_deref());
         let names = [&*self.host, &*self.boot_id, &*self.release];
         names.into_iter().chain(modules).all(is_name)
-            && self.texts.iter().all(|text| is_id(&text.build_id))
+            && self.texts.iter().all(|text| {
+                is_id(&text.build_id) && text.functions.iter().all(|(name, _)| is_symbol(name))
+            })
     }
 
     /// Returns the bytes of a file.
@@ -239,6 +286,9 @@ impl Run {
         for text in &self.texts {
             put_ranges(&mut content, &text.watched);
             put_ranges(&mut content, &text.executed);
+            if !text.functions.is_empty() {
+                put_ranges(&mut content, &text.blocks);
+            }
         }
         Ok([MAGIC, &compress_to_vec_zlib(&content, LEVEL)].concat())
     }
@@ -260,6 +310,9 @@ impl Run {
         for text in &mut run.texts {
             let ranges = take_ranges(&mut rest).zip(take_ranges(&mut rest));
             (text.watched, text.executed) = ranges.ok_or("its ranges are wrong")?;
+            if !text.functions.is_empty() {
+                text.blocks = take_ranges(&mut rest).ok_or("its blocks are wrong")?;
+            }
         }
         match rest.is_empty() {
             true => Ok(run),
@@ -284,18 +337,29 @@ impl Run {
         self.kernel().map_or("", |text| &text.build_id)
     }
 
+    /// Returns the code of a build of a module.
+    pub(super) fn module(&self, module: &str, build_id: &str) -> Option<&Text> {
+        let mut texts = self.texts.iter();
+        texts.find(|text| text.module.as_deref() == Some(module) && text.build_id == build_id)
+    }
+
     /// Returns the states of the blocks of `found`, which may be of another host or of an image file
     /// with the same build ID.
     pub fn states(&self, found: &Found) -> Vec<Vec<State>> {
-        let functions = found.functions.iter();
-        let text = self.kernel().zip(found.text);
-        let state = |block: &Block| match text {
-            Some((text, start)) if !block.places.is_empty() => text.state(&block.range, start),
-            _ => State::Refused(Some(Refusal::NotExecutable)),
-        };
-        let states = functions.map(|function| function.blocks.iter().map(state).collect());
-        states.collect()
+        states(self.kernel(), found)
     }
+}
+
+/// Returns the states of the blocks of `found` in a text that a run may have.
+pub(super) fn states(text: Option<&Text>, found: &Found) -> Vec<Vec<State>> {
+    let functions = found.functions.iter();
+    let text = text.zip(found.text);
+    let state = |block: &Block| match text {
+        Some((text, start)) if !block.places.is_empty() => text.state(&block.range, start),
+        _ => State::Refused(Some(Refusal::NotExecutable)),
+    };
+    let states = functions.map(|function| function.blocks.iter().map(state).collect());
+    states.collect()
 }
 
 /// Unites the states of the same blocks in two runs: hit before missed, missed before not watched.
@@ -444,6 +508,33 @@ mod tests {
         assert!(bytes.len() < 100_000);
         assert_eq!(Run::parse(&bytes).unwrap(), run);
         assert_eq!(run.states(&found(&functions, 0)), states);
+    }
+
+    #[test]
+    fn modules_keep_their_functions() {
+        let functions = functions(2, 4, 8);
+        let mut run = run(&functions, &[vec![Hit; 4], vec![Missed; 4]], false);
+        run.texts[0].module = Some("m".to_owned());
+        run.texts[0].add_functions(functions.iter(), 0x1000);
+        let read = Run::parse(&run.bytes().unwrap()).unwrap();
+        assert_eq!(read, run);
+        let text = read.module("m", "ab").unwrap();
+        let all: Vec<_> = text.functions().collect();
+        let blocks: Vec<_> = all[1].blocks.iter().map(|one| one.range.clone()).collect();
+        assert_eq!(blocks, [0x28..0x30, 0x30..0x38, 0x40..0x48]);
+        assert_eq!((&*all[1].name, all[1].module.as_deref()), ("f1", Some("m")));
+        let found = Found {
+            functions: all,
+            text: Some(0),
+            ..Found::default()
+        };
+        assert_eq!(super::states(Some(text), &found), [[Hit; 3], [Missed; 3]]);
+        // Files without functions are those of earlier versions.
+        run.texts[0].functions.clear();
+        run.texts[0].blocks.clear();
+        assert_eq!(Run::parse(&run.bytes().unwrap()), Ok(run.clone()));
+        run.texts[0].functions.push(("a\nb".to_owned(), 0));
+        assert!(Run::parse(&run.bytes().unwrap()).is_err());
     }
 
     #[test]
