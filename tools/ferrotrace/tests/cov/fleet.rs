@@ -296,6 +296,13 @@ fn fixes_of_executed_functions() {
         git(&["commit", "-qam", &format!("fix {new}")]);
         hashes += &git(&["log", "-1", "--format=%h %s"]);
     }
+    for value in ["1", "2"] {
+        let text = format!("int every(int n)\n{{\n\treturn {value};\n}}\n");
+        fs::write(fleet.path("other.c"), text).unwrap();
+        git(&["add", "other.c"]);
+        git(&["commit", "-qm", "another file"]);
+    }
+    hashes += &git(&["log", "-1", "--format=%h %s"]);
     fs::write(&list, hashes).unwrap();
     let exposed = |args: &[&str]| {
         let mut command = cov(&["exposed", "--repo"]);
@@ -311,6 +318,8 @@ fn fixes_of_executed_functions() {
         command
     };
     let text = stdout(&succeed(&mut exposed(&[])));
+    // The name of a function that the image has, in another file.
+    has(&text, &["no code", "every: another file"]);
     // In the order of the list.
     let mut rows = text.lines().skip(1);
     for (count, end) in [
@@ -320,7 +329,7 @@ fn fixes_of_executed_functions() {
     ] {
         has(rows.next().unwrap(), &[count, end]);
     }
-    has(&text, &["fixes with an executed function: 1 of 3\n"]);
+    has(&text, &["fixes with an executed function: 1 of 4\n"]);
     let json: Value = serde_json::from_slice(&succeed(&mut exposed(&["--json"])).stdout).unwrap();
     let single = json
         .as_array()

@@ -95,14 +95,15 @@ impl ExposedArgs {
         let list =
             read_at_most(&self.fixes, LIST).with_context(|| format!("{name}: cannot be read"))?;
         let fixed = fixed(&self.repo, &String::from_utf8_lossy(&list))?;
-        let names = fixed.iter().filter_map(|one| one.function.clone());
+        let key = |one: &Fixed| Some((one.function.clone()?, one.file.clone()));
+        let names = fixed.iter().filter_map(key);
         let mut hosts: BTreeMap<_, _> = names.map(|name| (name, Hosts::default())).collect();
         for build in builds(&runs).keys() {
-            kernel(build, &self.vmlinux, &runs)?.add_hosts(&runs, &mut hosts);
+            kernel(build, &self.vmlinux, &runs)?.add_hosts(&runs, &mut hosts)?;
         }
         let none = Hosts::default();
         let of = |one: &Fixed| {
-            let hosts = one.function.as_ref().and_then(|name| hosts.get(name));
+            let hosts = key(one).and_then(|key| hosts.get(&key));
             hosts.unwrap_or(&none)
         };
         if self.json {

@@ -174,8 +174,35 @@ impl Kernel {
             .collect()
     }
 
+    /// Returns the source files and lines of the kernel's functions, if its image has them.
+    fn rows(&self) -> Result<Option<(Vec<String>, Vec<Row>)>> {
+        let rows = self.source.as_ref();
+        match rows.map(|source| source.rows(&self.found.functions)) {
+            None | Some(Err(Error::Types(_, types::Error::NoDwarf(_)))) => Ok(None),
+            Some(rows) => Ok(Some(rows?)),
+        }
+    }
+
     /// Adds the hosts of the runs of this kernel to the functions that they watched or executed.
-    pub fn add_hosts(&self, runs: &[Run], to: &mut BTreeMap<String, Hosts>) {
+    /// A function is given by its name and the end of the path of its source file. Files are
+    /// compared if they are known.
+    pub fn add_hosts(
+        &self,
+        runs: &[Run],
+        to: &mut BTreeMap<(String, String), Hosts>,
+    ) -> Result<()> {
+        let rows = self.rows()?;
+        let is_in = |function: usize, file: &str| {
+            let Some((files, rows)) = &rows else {
+                return true;
+            };
+            let start = rows.partition_point(|row| row.function < function);
+            let own = rows.iter().skip(start);
+            let mut own = own.take_while(|row| row.function == function).peekable();
+            let path = format!("/{file}");
+            let is_same = |own: &String| format!("/{own}").ends_with(&path);
+            own.peek().is_none() || own.any(|row| files.get(row.file).is_some_and(is_same))
+        };
         // Strips the path of a Rust name, and a compiler's suffix such as .isra.0.
         let name = |function: &Function| {
             let name = demangled(&function.name);
@@ -184,29 +211,31 @@ impl Kernel {
         };
         let runs = runs.iter();
         for run in runs.filter(|run| run.build_id() == self.build_id) {
-            for (function, states) in self.functions(run) {
-                let Some(hosts) = to.get_mut(&name(function)) else {
-                    continue;
-                };
-                hosts.is_compiled = true;
-                let hit = any_hit(states.into_iter());
-                if hit.is_some() {
-                    hosts.watched.insert(run.host.clone());
-                }
-                if hit == Some(true) {
-                    hosts.executed.insert(run.host.clone());
+            for (at, (function, states)) in self.functions(run).enumerate() {
+                let name = name(function);
+                let of_name = to.range_mut((name.clone(), String::new())..);
+                for ((_, file), hosts) in of_name.take_while(|((one, _), _)| *one == name) {
+                    if function.module.is_none() && !is_in(at, file) {
+                        continue;
+                    }
+                    hosts.is_compiled = true;
+                    let hit = any_hit(states.iter().copied());
+                    if hit.is_some() {
+                        hosts.watched.insert(run.host.clone());
+                    }
+                    if hit == Some(true) {
+                        hosts.executed.insert(run.host.clone());
+                    }
                 }
             }
         }
+        Ok(())
     }
 
     /// Writes a table for each run of this kernel, in a file below a directory.
     pub fn write_tables(&self, runs: &[Run], dir: &Directory) -> Result<()> {
         let functions = &self.found.functions;
-        let rows = match self.source.as_ref().map(|source| source.rows(functions)) {
-            None | Some(Err(Error::Types(_, types::Error::NoDwarf(_)))) => None,
-            Some(rows) => Some(rows?),
-        };
+        let rows = self.rows()?;
         let names = names(functions);
         let runs = runs.iter();
         for run in runs.filter(|run| run.build_id() == self.build_id) {
