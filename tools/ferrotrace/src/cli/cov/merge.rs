@@ -81,13 +81,6 @@ fn read(paths: &[PathBuf]) -> Result<Vec<Run>> {
     Ok(runs.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Finds the kernel of a build ID, with the modules of its runs.
-fn kernel(build_id: &str, images: &[PathBuf], runs: &[Run]) -> Result<Kernel> {
-    let mut kernel = Kernel::find(build_id, images)?;
-    kernel.add_modules(runs);
-    Ok(kernel)
-}
-
 impl ExposedArgs {
     pub fn run(self) -> Result<()> {
         let runs = read(&self.runs)?;
@@ -99,7 +92,8 @@ impl ExposedArgs {
         let names = fixed.iter().filter_map(key);
         let mut hosts: BTreeMap<_, _> = names.map(|name| (name, Hosts::default())).collect();
         for build in builds(&runs).keys() {
-            kernel(build, &self.vmlinux, &runs)?.add_hosts(&runs, &mut hosts)?;
+            let kernel = Kernel::find(build, &self.vmlinux)?.with_modules(&runs);
+            kernel.add_hosts(&runs, &mut hosts)?;
         }
         let none = Hosts::default();
         let of = |one: &Fixed| {
@@ -158,7 +152,8 @@ impl MergeArgs {
         if let Some(dir) = &self.parquet {
             let dir = Directory::create_all(dir)?;
             for build in builds.keys() {
-                kernel(build, &self.vmlinux, &runs)?.write_tables(&runs, &dir)?;
+                let kernel = Kernel::find(build, &self.vmlinux)?.with_modules(&runs);
+                kernel.write_tables(&runs, &dir)?;
             }
             return Ok(());
         }
@@ -176,12 +171,11 @@ impl MergeArgs {
         let Some((build, release)) = builds.first_key_value() else {
             return Ok(());
         };
-        let kernel = match show.takes_image() {
-            true => Kernel::find(build, &self.vmlinux)?,
-            false => kernel(build, &self.vmlinux, &runs)?,
-        };
+        let mut kernel = Kernel::find(build, &self.vmlinux)?;
         let mut texts = runs.iter().flat_map(|run| &run.texts);
-        if show.takes_image() && texts.any(|text| text.module.is_some()) {
+        if !show.takes_image() {
+            kernel = kernel.with_modules(&runs);
+        } else if texts.any(|text| text.module.is_some()) {
             warn("blocks of modules are left out: they have no source lines");
         }
         let text = server::text(&kernel.states(&runs), &[], kernel.source.as_ref(), &show)?;

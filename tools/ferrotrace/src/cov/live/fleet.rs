@@ -122,7 +122,7 @@ impl Kernel {
     }
 
     /// Adds the modules of the runs of this kernel. Hosts may watch different functions of one.
-    pub fn add_modules(&mut self, runs: &[Run]) {
+    pub fn with_modules(self, runs: &[Run]) -> Self {
         let mut all: BTreeMap<(&str, &str), BTreeMap<u64, Function>> = BTreeMap::new();
         let runs = runs.iter().filter(|run| run.build_id() == self.build_id);
         for text in runs.flat_map(|run| &run.texts) {
@@ -145,7 +145,10 @@ impl Kernel {
                 ..Found::default()
             },
         });
-        self.modules = modules.collect();
+        Self {
+            modules: modules.collect(),
+            ..self
+        }
     }
 
     /// Returns the functions of the kernel and of the modules, with their states in a run.
