@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # First process of a guest whose kernel needs modules to mount the host's files (integration/stock.sh): loads them, and goes
-# on with init.sh there.
+# on with init.sh there. Before that it runs /early/run, if there is one (run.py --early).
 # Arguments from the kernel's command line: init (init.sh), rootflags.
+if [ -x /early/run ]; then /early/run; fi
 while read -r module; do
 	/bin/busybox insmod "$module" || echo "$module is not loaded"
 done </modules

@@ -90,6 +90,8 @@ def parse_args():
     p.add_argument("--root", default=env("GUEST_ROOT") or "/",
                    help="the guest's root file system, a directory that has this one (vm/) where it is here")
     p.add_argument("--image", default=env("GUEST_IMAGE") or "", help="another kernel than the variant's")
+    p.add_argument("--early", default=env("EARLY") or "",
+                   help="stock: host directory that the guest has as /early while it has no other files; it first runs /early/run")
     p.add_argument("variant")
     p.add_argument("command", nargs="?", default="")
     return p.parse_args()
@@ -230,7 +232,7 @@ def qemu_command(args, share, console):
            "-chardev", "file,id=out,path=/proc/self/fd/1", "-device", "virtserialport,name=stdout,chardev=out",
            "-chardev", "file,id=err,path=/proc/self/fd/2", "-device", "virtserialport,name=stderr,chardev=err"]
     if args.variant.startswith("stock"):
-        cmd += ["-initrd", os.path.join(kernel("kdir", args.variant), "initramfs")]
+        cmd += ["-initrd", initramfs(args, os.path.join(kernel("kdir", args.variant), "initramfs"), share)]
     if not args.reboot:
         cmd.append("-no-reboot")
     if args.icount:
@@ -238,6 +240,23 @@ def qemu_command(args, share, console):
     if args.gdb:
         cmd += gdb_options(args.variant)
     return cmd + shlex.split(args.qemu)
+
+
+def initramfs(args, first, share):
+    """Returns the guest's initramfs: FIRST, with the files of --early after it."""
+    if not args.early:
+        return first
+    both = os.path.join(share, "initramfs")
+    with tempfile.TemporaryDirectory() as tmp, open(both, "wb") as to:
+        shutil.copytree(args.early, os.path.join(tmp, "early"))
+        with open(first, "rb") as source:
+            shutil.copyfileobj(source, to)
+        # The kernel wants archives at multiples of four.
+        to.write(bytes(-to.tell() % 4))
+        to.flush()
+        names = subprocess.run(["find", "early"], cwd=tmp, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=tmp, input=names, stdout=to, check=True)
+    return both
 
 
 def gdb_options(variant):
