@@ -26,6 +26,8 @@
 #define CALL "/sys/module/coverage_target/parameters/call"
 #define ADDRESS "/sys/module/coverage_target/parameters/address"
 #define BLOCKS "/sys/module/coverage_target/parameters/blocks"
+#define FUNCTION "/sys/module/coverage_livepatch/parameters/function"
+#define PATCH "/sys/kernel/livepatch/coverage_livepatch/"
 #define TARGET_SIZE 18
 #define MOST 65536
 
@@ -39,21 +41,25 @@ static int failed;
 } while (0)
 
 /*
- * Finds a function: that of the module, or one of the file $COVERAGE_SYMBOLS, which has names, starts and
+ * Finds a function: those of the modules, or one of the file $COVERAGE_SYMBOLS, which has names, starts and
  * ends. (Reading /proc/kallsyms takes seconds.)
  */
 static bool find(const char *name, uint64_t *start, uint64_t *end)
 {
-	bool is_target = !strcmp(name, "coverage_target"), is_found = false;
-	const char *from = is_target ? ADDRESS : getenv("COVERAGE_SYMBOLS");
+	bool is_target = !strcmp(name, "coverage_target"), is_patch = !strcmp(name, "patched_cmdline"), is_found = false;
+	const char *from = is_target ? ADDRESS : is_patch ? FUNCTION : getenv("COVERAGE_SYMBOLS");
 	FILE *file = from ? fopen(from, "r") : NULL;
 	char symbol[512];
 
 	if (file && is_target) {
 		is_found = fscanf(file, "%lx", start) == 1;
 		*end = *start + TARGET_SIZE;
+	} else if (file && is_patch) {
+		/* After the slash is the size. */
+		is_found = fscanf(file, "%lx %*[^/]/%lx", start, end) == 2;
+		*end += *start;
 	}
-	while (file && !is_found && fscanf(file, "%511s %lx %lx", symbol, start, end) == 3)
+	while (file && !is_target && !is_patch && !is_found && fscanf(file, "%511s %lx %lx", symbol, start, end) == 3)
 		is_found = !strcmp(symbol, name);
 	if (file)
 		fclose(file);
@@ -74,6 +80,16 @@ static int put(const char *name, const char *text)
 static int control(const char *command)
 {
 	return put(DIR "control", command);
+}
+
+static void arm(void)
+{
+	EXPECT(control("arm\n") == 0);
+}
+
+static void disarm(void)
+{
+	EXPECT(control("disarm\n") == 0);
 }
 
 /* Returns a number of the file control. */
@@ -425,6 +441,86 @@ static void code(void)
 	}
 }
 
+/* Returns the number of hit places, of some of them. */
+static int hits(int fd, uint32_t first, uint32_t count)
+{
+	static uint8_t states[MOST];
+	int sum = 0;
+
+	EXPECT(pread(fd, states, count, first) == count);
+	while (count)
+		sum += states[--count] == FERROTRACE_COVERAGE_HIT;
+	return sum;
+}
+
+/* Compares what a file says with a text. */
+static bool says(const char *name, const char *wanted)
+{
+	char text[4096] = "";
+	int fd = open(name, O_RDONLY);
+
+	EXPECT(fd >= 0 && read(fd, text, sizeof(text) - 1) >= 0);
+	close(fd);
+	return !strcmp(text, wanted);
+}
+
+/* Waits until all tasks execute the livepatch, or none. */
+static void end_transition(bool enabled)
+{
+	int i;
+
+	for (i = 0; i < 600; i++) {
+		if (enabled ? says(PATCH "transition", "0\n") : access(PATCH, F_OK))
+			return;
+		usleep(100000);
+	}
+	EXPECT(!"the transition has ended");
+}
+
+/* Loads a livepatch whose file is named, and ends it, while functions that it replaces, and its own, are armed. */
+static void livepatch(void)
+{
+	uint64_t start, end, unused;
+	uint32_t old, new;
+	uint8_t *before, *after;
+	int fd = begin(), file = open(*names, O_RDONLY | O_CLOEXEC);
+
+	EXPECT(find("cmdline_proc_show", &start, &end));
+	before = read_code(start, end - start);
+	old = add_all(fd, "cmdline_proc_show", &start);
+	arm();
+	EXPECT(!says("/proc/cmdline", "patched\n"));
+	EXPECT(hits(fd, 0, old) > 2);
+
+	/* Patched while armed: only the first instruction is executed, the call of ftrace, which is no place. */
+	EXPECT(control("reset\n") == 0);
+	EXPECT(syscall(SYS_finit_module, file, "", 0) == 0);
+	end_transition(true);
+	EXPECT(says("/proc/cmdline", "patched\n"));
+	EXPECT(hits(fd, 0, old) == 0);
+
+	/* Armed while patched. */
+	disarm();
+	new = add_all(fd, "patched_cmdline", &unused);
+	arm();
+	EXPECT(says("/proc/cmdline", "patched\n"));
+	EXPECT(hits(fd, 0, old) == 0);
+	EXPECT(hits(fd, old, new) > 2);
+
+	/* No longer patched. */
+	EXPECT(control("reset\n") == 0);
+	EXPECT(put(PATCH "enabled", "0") == 0);
+	end_transition(false);
+	EXPECT(!says("/proc/cmdline", "patched\n"));
+	EXPECT(hits(fd, 0, old) > 2);
+	EXPECT(hits(fd, old, new) == 0);
+	EXPECT(syscall(SYS_delete_module, "coverage_livepatch", 0) == 0);
+	EXPECT(status("gone") > 2);
+	close(fd);
+	after = read_code(start, end - start);
+	EXPECT(!memcmp(before, after, end - start));
+}
+
 /* Stores the offsets below size that are multiples of apart. Returns their number. */
 static uint32_t steps(uint32_t *offsets, uint32_t size, uint32_t apart)
 {
@@ -597,16 +693,6 @@ static uint64_t timed(void (*run)(void))
 	return now() - start;
 }
 
-static void arm(void)
-{
-	EXPECT(control("arm\n") == 0);
-}
-
-static void disarm(void)
-{
-	EXPECT(control("disarm\n") == 0);
-}
-
 /*
  * Prints costs, in a guest with QEMU's -icount: a nanosecond is an instruction. The places are accepted
  * instructions, one in 20 bytes, about as many as there are basic blocks.
@@ -681,7 +767,8 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "exact", exact }, { "errors", errors }, { "refused", refused }, { "storm", storm },
-		{ "faults", faults }, { "hold", hold }, { "code", code }, { "text", text }, { "bench", bench }, {}
+		{ "faults", faults }, { "livepatch", livepatch },
+		{ "hold", hold }, { "code", code }, { "text", text }, { "bench", bench }, {}
 	};
 	size_t i;
 
@@ -692,6 +779,7 @@ int main(int argc, char **argv)
 			cases[i].run();
 			return failed;
 		}
-	fprintf(stderr, "usage: coverage exact|errors|refused|faults|text|bench | storm ROUNDS | hold|code FUNCTION...\n");
+	fprintf(stderr, "usage: coverage exact|errors|refused|faults|text|bench | storm ROUNDS | hold|code FUNCTION... |\n"
+		"       livepatch FILE\n");
 	return 2;
 }

@@ -17,6 +17,8 @@ TRACING=/sys/kernel/tracing
 FUNCTIONS="vfs_read ksys_read rw_verify_area vfs_write"
 # Functions of storm() in coverage.c that are not in $FUNCTIONS.
 STORM="vfs_open kernel_clone do_exit schedule __fput"
+PATCH=$BUILD/module/coverage_livepatch.ko
+PARAMETERS=/sys/module/coverage_target/parameters
 cases=("$@")
 # The process that holds a session.
 holder=
@@ -27,7 +29,7 @@ mountpoint -q $TRACING || mount -t tracefs tracefs $TRACING
 
 # Reading /proc/kallsyms takes seconds.
 export COVERAGE_SYMBOLS=$work/symbols
-grep -v '\[' /proc/kallsyms | LC_ALL=C sort | awk -v names="$FUNCTIONS $STORM exc_int3 asm_exc_int3 kprobe_int3_handler __SCT__cond_resched load_current_idt machine_kexec _stext _etext" '
+grep -v '\[' /proc/kallsyms | LC_ALL=C sort | awk -v names="$FUNCTIONS $STORM cmdline_proc_show exc_int3 asm_exc_int3 kprobe_int3_handler __SCT__cond_resched load_current_idt machine_kexec _stext _etext" '
 	BEGIN { split(names, list, " "); for (i in list) wanted[list[i]] = 1 }
 	name && $1 != start { print name, start, $1; name = "" }
 	$3 in wanted { name = $3; start = $1 }' >"$COVERAGE_SYMBOLS"
@@ -245,5 +247,29 @@ hotplug() {
 	with_text cpu1_offline_online
 }
 
-for test in exact errors refused_places faults killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug; do one $test $test; done
+# Livepatches. The program compares the code of the functions.
+livepatch() {
+	[ -e "$PATCH" ] || { skip="no CONFIG_LIVEPATCH"; return; }
+	"$BUILD/coverage" livepatch "$PATCH"
+}
+livepatch_text() {
+	[ -e "$PATCH" ] || { skip="no CONFIG_LIVEPATCH"; return; }
+	with_text patch_and_unpatch
+}
+# The patched module is unloaded and loaded as long as the patch is there.
+patch_and_unpatch() {
+	local of=/sys/kernel/livepatch/coverage_livepatch
+	load_file "$PATCH" && wait_for "$of/transition" 0 && grep -qx patched /proc/cmdline || return 1
+	grep -qx patched $PARAMETERS/blocks && rmmod coverage_target && load_file "$BUILD/module/coverage_target.ko" &&
+		grep -qx patched $PARAMETERS/blocks || return 1
+	echo 0 >$of/enabled && wait_for "$of/enabled" gone && ! grep -x patched /proc/cmdline $PARAMETERS/blocks && rmmod coverage_livepatch
+}
+# wait_for FILE TEXT: until it has that text, or is gone.
+wait_for() {
+	local _
+	for _ in {1..600}; do [ "$(cat "$1" 2>/dev/null || echo gone)" = "$2" ] && return; sleep 0.1; done
+	return 1
+}
+
+for test in exact errors refused_places faults killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug livepatch livepatch_text; do one $test $test; done
 finish
