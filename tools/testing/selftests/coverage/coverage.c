@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -521,6 +523,16 @@ static void livepatch(void)
 	EXPECT(!memcmp(before, after, end - start));
 }
 
+/* Unloads modules, even if something uses them: the kernel itself refuses that. Prints the names of those that are gone. */
+static void unload(void)
+{
+	for (; *names; names++)
+		if (!syscall(SYS_delete_module, *names, O_NONBLOCK))
+			puts(*names);
+		else
+			EXPECT(errno == EAGAIN || errno == EBUSY);
+}
+
 /* Stores the offsets below size that are multiples of apart. Returns their number. */
 static uint32_t steps(uint32_t *offsets, uint32_t size, uint32_t apart)
 {
@@ -602,6 +614,27 @@ static pid_t load(void)
 		wait(NULL);
 	}
 	return pid;
+}
+
+/* Reads and forks on each CPU until it is killed. With pauses: the CPUs of a guest may take turns. */
+static void busy(void)
+{
+	cpu_set_t cpus;
+	int cpu, i;
+
+	for (cpu = 1; cpu < sysconf(_SC_NPROCESSORS_ONLN) && fork(); cpu++)
+		;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu - 1, &cpus);
+	EXPECT(sched_setaffinity(0, sizeof(cpus), &cpus) == 0);
+	for (;; usleep(50000)) {
+		for (i = 0; i < 10; i++)
+			says("/proc/self/stat", "");
+		if (!fork())
+			_exit(0);
+		wait(NULL);
+	}
 }
 
 static int rounds;
@@ -767,7 +800,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "exact", exact }, { "errors", errors }, { "refused", refused }, { "storm", storm },
-		{ "faults", faults }, { "livepatch", livepatch },
+		{ "faults", faults }, { "livepatch", livepatch }, { "unload", unload }, { "busy", busy },
 		{ "hold", hold }, { "code", code }, { "text", text }, { "bench", bench }, {}
 	};
 	size_t i;
@@ -779,7 +812,7 @@ int main(int argc, char **argv)
 			cases[i].run();
 			return failed;
 		}
-	fprintf(stderr, "usage: coverage exact|errors|refused|faults|text|bench | storm ROUNDS | hold|code FUNCTION... |\n"
-		"       livepatch FILE\n");
+	fprintf(stderr, "usage: coverage exact|errors|refused|faults|text|busy|bench | storm ROUNDS | hold|code FUNCTION... |\n"
+		"       livepatch FILE | unload MODULE...\n");
 	return 2;
 }

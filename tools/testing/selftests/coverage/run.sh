@@ -131,12 +131,44 @@ unload() {
 	release
 }
 
+# Sessions of a module that is loaded for each of them, while all CPUs call armed functions. The kernel's
+# memory may grow by less than a module has.
 reload() {
+	local before after status=0 busy
+	"$BUILD/coverage" busy &
+	busy=$!
+	# Until the caches have their size.
+	sessions 5 || status=1
+	before=$(kernel_memory)
+	sessions "$(storm_rounds 100)" || status=1
+	after=$(kernel_memory)
+	kill $busy
+	wait $busy 2>/dev/null
+	memory_grew "$before" "$after" || status=1
+	return $status
+}
+sessions() {
 	local _
-	for _ in $(seq "$(storm_rounds 20)"); do
+	for _ in $(seq "$1"); do
 		# shellcheck disable=SC2086
-		hold $FUNCTIONS && release && rmmod ferrotrace_coverage && load_ours ferrotrace_coverage || return 1
+		hold $FUNCTIONS && : </etc/hostname && [ "$(field hit)" -gt 50 ] && release && rmmod ferrotrace_coverage &&
+			load_ours ferrotrace_coverage || return 1
 	done
+}
+# kernel_memory: kB of slabs, vmalloc and CPUs' variables, and the number of areas of vmalloc.
+kernel_memory() {
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	sleep 1
+	awk '{ value[$1] = $2 } END { print value["Slab:"], value["VmallocUsed:"], value["Percpu:"], areas }
+		FILENAME ~ /vmallocinfo/ { areas++ }' /proc/meminfo /proc/vmallocinfo
+}
+# memory_grew BEFORE AFTER: says it, and fails if it is more than a session's places in each round. The slabs
+# grow in the first rounds.
+memory_grew() {
+	echo "slab, vmalloc, percpu in kB, areas of vmalloc: before $1, after $2" | tee /dev/kmsg
+	awk -v before="$1" -v after="$2" 'BEGIN { split(before, b); split(after, a)
+		exit !(a[1] - b[1] < 1024 && a[2] - b[2] < 256 && a[3] - b[3] < 64 && a[4] - b[4] < 10) }'
 }
 
 # Tracers on the armed functions, and on the path of a hit. The reset lets all places be hit again.
@@ -247,6 +279,40 @@ hotplug() {
 	with_text cpu1_offline_online
 }
 
+# Unloads our modules while a session, probes and hooks use them, those first that others need: as often as one
+# is unloaded. The module with the session stays, with those that it needs, and works.
+unload_order() {
+	local loaded="" name gone="" round status=0
+	load_ours ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace ferrotrace_ftrace_functions ferrotrace_jprobe \
+		ferrotrace_kprobe_events rust_relay rust_ftrace rust_dprobes clients/klog_relay samples/gkhi_fork_count
+	for name in ferrotrace_fs ferrotrace_core rust_kprobes ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace \
+		rust_relay rust_ftrace ferrotrace_coverage ferrotrace_kprobe_events ferrotrace_ftrace_functions ferrotrace_jprobe rust_dprobes \
+		klog_relay gkhi_fork_count; do
+		if [ -e "/sys/module/$name/refcnt" ]; then loaded+=" $name"; fi
+	done
+	[ ! -e $DEBUGFS/ferrotrace_kprobe_events ] || echo "p cov_order vfs_write" >$DEBUGFS/ferrotrace_kprobe_events/probes || return 1
+	# shellcheck disable=SC2086
+	hold $FUNCTIONS || return 1
+	for round in {1..20}; do
+		# shellcheck disable=SC2086
+		"$BUILD/coverage" unload $loaded >"$work/gone" || status=1
+		[ -s "$work/gone" ] || break
+		while read -r name; do gone+=" $name" loaded=${loaded/ $name/}; done <"$work/gone"
+	done
+	echo "unloaded$gone; rounds $round; left$loaded" | tee /dev/kmsg
+	[[ "$loaded " == *" ferrotrace_coverage "* && "$gone " != *" ferrotrace_core "* && "$gone " != *" ferrotrace_fs "* ]] || status=1
+	echo reset >$DEBUGFS/ferrotrace_coverage/control && cat /proc/version >"$work/read" && [ "$(field hit)" -gt 50 ] || status=1
+	release
+	for round in {1..20}; do
+		# shellcheck disable=SC2086
+		"$BUILD/coverage" unload $loaded >"$work/gone" || status=1
+		while read -r name; do loaded=${loaded/ $name/}; done <"$work/gone"
+	done
+	[ -z "$loaded" ] || { echo "not unloaded:$loaded"; status=1; }
+	load_ours ferrotrace_fs ferrotrace_core rust_kprobes ferrotrace_coverage
+	return $status
+}
+
 # Livepatches. The program compares the code of the functions.
 livepatch() {
 	[ -e "$PATCH" ] || { skip="no CONFIG_LIVEPATCH"; return; }
@@ -271,5 +337,5 @@ wait_for() {
 	return 1
 }
 
-for test in exact errors refused_places faults killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug livepatch livepatch_text; do one $test $test; done
+for test in exact errors refused_places faults killed unload tracers kprobes reload storm order probe_storm unload_storm hotplug livepatch livepatch_text unload_order; do one $test $test; done
 finish
