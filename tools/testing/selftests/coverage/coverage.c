@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -533,6 +534,20 @@ static void unload(void)
 			EXPECT(errno == EAGAIN || errno == EBUSY);
 }
 
+/* Continues with another kernel: the files of its image and its initramfs, its command line. */
+static void kexec(void)
+{
+	int image = open(names[0], O_RDONLY), initramfs = open(names[1], O_RDONLY);
+
+	EXPECT(syscall(SYS_kexec_file_load, image, initramfs, strlen(names[2]) + 1, names[2], 0UL) == 0);
+	if (failed) {
+		printf("kexec: %s\n", strerror(errno));
+		return;
+	}
+	sync();
+	EXPECT(reboot(RB_KEXEC) == 0);
+}
+
 /* Stores the offsets below size that are multiples of apart. Returns their number. */
 static uint32_t steps(uint32_t *offsets, uint32_t size, uint32_t apart)
 {
@@ -557,13 +572,14 @@ static uint32_t *kernel_text(uint64_t *start, uint32_t *size)
 }
 
 /*
- * Arms a place in every 64 bytes of the kernel's text, at another distance in each run, prints "armed", and
+ * Arms a place in every 64 bytes of the kernel's text (or $APART), at another distance in each run, prints "armed", and
  * waits for SIGTERM. Afterwards the text must be as before. The kernel may have changed it, except at accepted
  * places, and there are no new breakpoints.
  */
 static void text(void)
 {
-	uint32_t *offsets, size, count, i, first = getenv("FIRST") ? atoi(getenv("FIRST")) : time(NULL) % 64;
+	uint32_t apart = getenv("APART") ? atoi(getenv("APART")) : 64;
+	uint32_t *offsets, size, count, i, first = getenv("FIRST") ? atoi(getenv("FIRST")) : time(NULL) % apart;
 	uint8_t *before, *after, *states;
 	uint64_t start;
 	sigset_t end;
@@ -574,11 +590,11 @@ static void text(void)
 	sigprocmask(SIG_BLOCK, &end, NULL);
 	offsets = kernel_text(&start, &size);
 	before = read_code(start, size);
-	count = steps(offsets, size - first, 64);
+	count = steps(offsets, size - first, apart);
 	fd = begin();
 	add_places(fd, start + first, offsets, count);
 	/* Logged before arming, so that a guest that hangs can be run again with the same FIRST. */
-	fprintf(stderr, "<6>coverage: FIRST=%u\n", first);
+	fprintf(stderr, "<6>coverage: FIRST=%u APART=%u\n", first, apart);
 	EXPECT(control("arm\n") == 0);
 	puts("armed");
 	fflush(stdout);
@@ -588,7 +604,7 @@ static void text(void)
 	close(fd);
 	after = read_code(start, size);
 	for (i = 0; i < size; i++) {
-		bool is_place = i % 64 == first && states[i / 64] <= FERROTRACE_COVERAGE_HIT;
+		bool is_place = i % apart == first && states[i / apart] <= FERROTRACE_COVERAGE_HIT;
 
 		if (before[i] != after[i] && (is_place || after[i] == 0xcc)) {
 			printf("_stext+%#x: %02x, now %02x\n", i, before[i], after[i]);
@@ -800,7 +816,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "exact", exact }, { "errors", errors }, { "refused", refused }, { "storm", storm },
-		{ "faults", faults }, { "livepatch", livepatch }, { "unload", unload }, { "busy", busy },
+		{ "faults", faults }, { "livepatch", livepatch }, { "unload", unload }, { "busy", busy }, { "kexec", kexec },
 		{ "hold", hold }, { "code", code }, { "text", text }, { "bench", bench }, {}
 	};
 	size_t i;
@@ -813,6 +829,6 @@ int main(int argc, char **argv)
 			return failed;
 		}
 	fprintf(stderr, "usage: coverage exact|errors|refused|faults|text|busy|bench | storm ROUNDS | hold|code FUNCTION... |\n"
-		"       livepatch FILE | unload MODULE...\n");
+		"       livepatch FILE | unload MODULE... | kexec IMAGE INITRAMFS PARAMETERS\n");
 	return 2;
 }
