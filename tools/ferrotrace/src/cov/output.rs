@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde_json::Number;
 
 use super::coverage::File;
 use super::coverage::Function;
@@ -41,7 +42,7 @@ struct JsonFile {
 struct JsonFunction {
     name: String,
     start_line: u32,
-    execution_count: Count,
+    execution_count: Number,
     blocks: usize,
     blocks_executed: usize,
 }
@@ -49,7 +50,7 @@ struct JsonFunction {
 #[derive(Deserialize)]
 struct JsonLine {
     line_number: u32,
-    count: Count,
+    count: Number,
     #[serde(default)]
     unexecuted_block: bool,
     #[serde(default)]
@@ -58,15 +59,7 @@ struct JsonLine {
 
 #[derive(Deserialize)]
 struct JsonBranch {
-    count: Count,
-}
-
-/// A count as gcov prints it; a large one may be a number with an exponent.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(untagged)]
-enum Count {
-    Number(u64),
-    Other(f64),
+    count: Number,
 }
 
 /// Sorts out negative counts. The programs compute counts from those of arcs: if these were read
@@ -75,11 +68,12 @@ enum Count {
 struct Negative(usize);
 
 impl Negative {
-    fn json(&mut self, count: Count) -> u64 {
-        match count {
-            Count::Number(count) => count,
-            Count::Other(count) if count < 0.0 => self.zero(),
-            Count::Other(count) => format!("{count:.0}").parse().unwrap_or(u64::MAX),
+    /// Of gcov, which prints a large count with an exponent.
+    fn json(&mut self, count: &Number) -> u64 {
+        match (count.as_u64(), count.as_f64()) {
+            (Some(count), _) => count,
+            (_, Some(count)) if count >= 0.0 => format!("{count:.0}").parse().unwrap_or(u64::MAX),
+            _ => self.zero(),
         }
     }
 
@@ -113,11 +107,11 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
         let mut file = File::default();
         // Functions that begin at the same place, as a macro's do, have lines of their own.
         for line in part.lines {
-            let count = negative.json(line.count);
+            let count = negative.json(&line.count);
             file.line(line.line_number, count);
             let is_reached = count > 0 || !line.unexecuted_block;
             let branches = line.branches.iter();
-            let counts = branches.map(|branch| negative.json(branch.count));
+            let counts = branches.map(|branch| negative.json(&branch.count));
             let taken = counts.map(|count| is_reached.then_some(count));
             file.branches(line.line_number, taken);
         }
@@ -126,7 +120,7 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
                 hit: function.blocks_executed,
                 total: function.blocks,
             };
-            let calls = negative.json(function.execution_count);
+            let calls = negative.json(&function.execution_count);
             let blocks = Some(blocks);
             file.function(
                 &function.name,
