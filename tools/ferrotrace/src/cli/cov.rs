@@ -10,11 +10,16 @@ mod patch;
 
 use std::fs::File;
 use std::io;
+use std::io::BufRead;
+use std::io::BufReader;
 use std::io::BufWriter;
 use std::io::IsTerminal;
+use std::io::Read;
 use std::io::Write;
+use std::path;
 use std::path::Path;
 use std::path::PathBuf;
+use std::slice;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -30,13 +35,17 @@ use ferrotrace::cov::coverage::Coverage;
 use ferrotrace::cov::difference::subtract;
 use ferrotrace::cov::dump;
 use ferrotrace::cov::dump::Object;
+use ferrotrace::cov::error::Error;
 use ferrotrace::cov::export::export;
-use ferrotrace::cov::listing::Listing;
+use ferrotrace::cov::live::run::MAGIC;
+use ferrotrace::cov::live::run::Run;
+use ferrotrace::cov::live::server;
+use ferrotrace::cov::live::server::Show;
 use ferrotrace::cov::llvm;
 use ferrotrace::cov::locate::Locator;
 use ferrotrace::cov::objects;
 use ferrotrace::cov::objects::Ready;
-use ferrotrace::cov::print;
+use ferrotrace::cov::print::Form;
 use ferrotrace::cov::print::Style;
 use ferrotrace::cov::profile;
 use ferrotrace::cov::profile::Profile;
@@ -138,13 +147,18 @@ struct ResetArgs {
 /// Which counters, and how they are read.
 #[derive(Debug, Args)]
 struct CounterArgs {
-    /// A dump (- is standard input) instead of the running kernel; with two, what was executed from the first to the
-    /// second.
-    #[arg(value_name = "DUMP", num_args = 0..=2)]
+    /// A dump, a run of cov live --save, or lcov's tracefile (- is standard input) instead of the
+    /// running kernel; with two, what was executed from the first dump to the second, or by the
+    /// second run or tracefile and not by the first.
+    #[arg(value_name = "FILE", num_args = 0..=2)]
     dumps: Vec<PathBuf>,
-    /// Show what was executed since this dump.
-    #[arg(long, value_name = "DUMP")]
+    /// Show what was executed since this dump, or was not by this run or tracefile.
+    #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
+    /// The image of the kernel of the runs: source lines take its debugging information. Without
+    /// it, the runs must be of the running kernel.
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
     /// The gcov or llvm-cov to use, instead of the one of the compiler's version.
     #[arg(long, value_name = "PROGRAM")]
     gcov: Option<PathBuf>,
@@ -165,35 +179,98 @@ struct ReportArgs {
     /// Write over a tracefile that is not empty.
     #[arg(short, long, requires = "lcov")]
     force: bool,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// Form of a report.
+#[derive(Debug, Default, Args)]
+struct FormArgs {
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
-    /// Show functions instead of files; with --json, both.
+    /// Show functions instead of files; with --json, both. Those of live coverage take --vmlinux.
     #[arg(long)]
     functions: bool,
     /// Show so many rows of the table at most.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
-    /// Show the source text, each line after the number of its executions, as gcov writes it.
+    /// Show the source text, each line after the number of its executions, as gcov writes it, or
+    /// after + for an executed line of live coverage, which takes --vmlinux.
     #[arg(long, conflicts_with_all = ["functions", "json", "top"])]
     source: bool,
+}
+
+impl FormArgs {
+    /// Returns the form, which shows only what was `executed`, with the sources in a tree.
+    fn form(&self, executed: bool, tree: Option<&Path>) -> Result<Form> {
+        Ok(Form {
+            style: Style {
+                functions: self.functions,
+                top: self.top.and_then(|top| usize::try_from(top).ok()),
+                executed,
+            },
+            json: self.json,
+            source: self.source,
+            has_counts: false,
+            tree: tree.map(path::absolute).transpose()?,
+        })
+    }
+}
+
+/// A source of coverage.
+enum Input {
+    Counters(Vec<Object>),
+    Blocks(Run),
+    Lines(Coverage),
 }
 
 fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Reads a dump.
-fn load(path: &Path) -> Result<Vec<Object>> {
+/// Opens a file, or standard input, with its name in messages.
+fn open(path: &Path) -> Result<(Box<dyn BufRead>, &Path)> {
     if is_standard(path) {
-        return Ok(control::read(
-            io::stdin().lock(),
-            Path::new("standard input"),
-        )?);
+        return Ok((Box::new(io::stdin().lock()), Path::new("standard input")));
     }
     let file = File::open(path);
     let file = file.with_context(|| format!("{}: cannot be opened", path.display()))?;
-    Ok(control::read(file, path)?)
+    Ok((Box::new(BufReader::new(file)), path))
+}
+
+/// Reads a dump.
+fn load(path: &Path) -> Result<Vec<Object>> {
+    let (from, path) = open(path)?;
+    Ok(control::read(from, path)?)
+}
+
+/// Adds a tracefile.
+fn add_tracefile(from: impl BufRead, path: &Path, coverage: &mut Coverage) -> Result<()> {
+    let path = path.to_owned();
+    let read = tracefile::read(from, coverage);
+    Ok(read.map_err(|source| Error::Tracefile { path, source })?)
+}
+
+impl Input {
+    /// Reads a file. Its first bytes tell its kind.
+    fn load(path: &Path) -> Result<Self> {
+        let (mut from, path) = open(path)?;
+        let mut head = Vec::new();
+        let most = u64::try_from(MAGIC.len())?;
+        let read = (&mut from).take(most).read_to_end(&mut head);
+        read.with_context(|| format!("{}: cannot be read", path.display()))?;
+        let from = head.chain(from);
+        if head == MAGIC {
+            return Ok(Self::Blocks(Run::read_from(from, path)?));
+        }
+        if !tracefile::is_begun(&head) {
+            return Ok(Self::Counters(unite(control::read(from, path)?)));
+        }
+        let mut coverage = Coverage::default();
+        add_tracefile(from, path, &mut coverage)?;
+        Ok(Self::Lines(coverage))
+    }
 }
 
 /// Makes one object of those with the same name.
@@ -347,42 +424,95 @@ impl ResetArgs {
 }
 
 impl CounterArgs {
-    /// The counters, what is to be said of them, and whether they are the running kernel's.
-    fn counters(&self, control: &Control) -> Result<(Vec<Object>, Vec<String>, bool)> {
+    /// Returns true if execution before another is left out.
+    fn is_difference(&self) -> bool {
+        self.since.is_some() || self.dumps.len() > 1
+    }
+
+    /// Reads what was executed before, and what was executed. Without a file the latter is the
+    /// running kernel's, which is also returned.
+    fn inputs<'c>(
+        &self,
+        control: &'c Control,
+    ) -> Result<(Option<Input>, Input, Option<&'c Control>)> {
         let (before, after) = match (&self.since, &self.dumps[..]) {
             (Some(_), [_, _]) => bail!("--since and a first dump are the same: name one of them"),
             (since, []) => (since.as_ref(), None),
             (since, [after]) => (since.as_ref(), Some(after)),
             (_, [before, after, ..]) => (Some(before), Some(after)),
         };
-        if [before, after]
-            .iter()
-            .flatten()
-            .filter(|path| is_standard(path))
-            .count()
-            > 1
-        {
+        let both = [before, after];
+        let both = both.iter().flatten();
+        if both.filter(|path| is_standard(path)).count() > 1 {
             bail!("standard input is one dump, not two");
         }
-        let before = before.map(|path| load(path)).transpose()?.map(unite);
-        let objects = unite(match after {
-            Some(path) => load(path)?,
-            None => control.read()?,
-        });
-        let (objects, remarks) = match before {
-            Some(before) => {
-                let (objects, remarks) = subtract(objects, &before);
-                (objects, remarks.lines())
-            }
-            None => (objects, Vec::new()),
+        let before = before.map(|path| Input::load(path)).transpose()?;
+        let (after, live) = match after {
+            Some(path) => (Input::load(path)?, None),
+            None => (Input::Counters(unite(control.read()?)), Some(control)),
         };
-        Ok((objects, remarks, after.is_none()))
+        let objects = &self.objects;
+        let is_of_dumps =
+            !objects.only.is_empty() || !objects.objdir.is_empty() || self.gcov.is_some();
+        let is_dump = |input: &Input| matches!(input, Input::Counters(_));
+        if is_of_dumps && !before.iter().chain([&after]).any(is_dump) {
+            bail!("--only, --objdir and --gcov are for dumps");
+        }
+        Ok((before, after, live))
     }
 
     /// Returns the coverage, the number of objects that have it, and remarks, which are told here.
     fn coverage(&self, control: &Control) -> Result<(Coverage, usize, Vec<String>)> {
-        let (objects, mut remarks, is_live) = self.counters(control)?;
-        let live = is_live.then_some(control);
+        let (before, after, live) = self.inputs(control)?;
+        self.compare(before, after, live)
+    }
+
+    /// Returns the coverage of an input without that of another.
+    fn compare(
+        &self,
+        before: Option<Input>,
+        after: Input,
+        live: Option<&Control>,
+    ) -> Result<(Coverage, usize, Vec<String>)> {
+        use Input::*;
+        match (before, after) {
+            (None, Lines(coverage)) => Ok((coverage, 1, Vec::new())),
+            (None, Blocks(after)) => self.lines_of(None, after),
+            (Some(Blocks(before)), Blocks(after)) => self.lines_of(Some(before), after),
+            (None, Counters(after)) => self.count(None, after, live),
+            (Some(Counters(before)), Counters(after)) => self.count(Some(before), after, live),
+            (Some(before), after) => {
+                let (before, ..) = self.compare(None, before, None)?;
+                let (mut coverage, count, remarks) = self.compare(None, after, live)?;
+                coverage.leave_out(&before);
+                Ok((coverage, count, remarks))
+            }
+        }
+    }
+
+    /// Returns the lines of a run.
+    fn lines_of(&self, before: Option<Run>, after: Run) -> Result<(Coverage, usize, Vec<String>)> {
+        let (before, after) = (before.as_slice(), [after]);
+        let kernel = merge::kernel(&after, before, self.vmlinux.as_slice())?;
+        let source = kernel.source.as_ref().ok_or(Error::NoImage)?;
+        let coverage = source.coverage(&kernel.states(&after, before))?;
+        Ok((coverage, 1, Vec::new()))
+    }
+
+    /// Returns the lines of counters.
+    fn count(
+        &self,
+        before: Option<Vec<Object>>,
+        after: Vec<Object>,
+        live: Option<&Control>,
+    ) -> Result<(Coverage, usize, Vec<String>)> {
+        let (objects, mut remarks) = match before {
+            Some(before) => {
+                let (objects, remarks) = subtract(after, &before);
+                (objects, remarks.lines())
+            }
+            None => (after, Vec::new()),
+        };
         let locator = self.objects.locator(&objects, live);
         let selected = self.objects.select(&objects, &locator)?;
         let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
@@ -412,28 +542,47 @@ impl CounterArgs {
 
 impl ReportArgs {
     fn run(self, control: &Control) -> Result<()> {
-        let (coverage, count, remarks) = self.counters.coverage(control)?;
+        let (before, after, live) = self.counters.inputs(control)?;
+        let is_difference = self.counters.is_difference();
+        let is_counted = matches!(after, Input::Counters(_));
+        let form = Form {
+            has_counts: !matches!(after, Input::Blocks(_)),
+            ..self.form.form(
+                is_difference || !is_counted,
+                self.counters.srcdir.as_deref(),
+            )?
+        };
+        if let (None | Some(Input::Blocks(_)), Input::Blocks(after), None) =
+            (&before, &after, &self.counters.vmlinux)
+        {
+            let show = Show {
+                form,
+                lcov: self.lcov.is_some(),
+                ..Show::default()
+            };
+            let before = match &before {
+                Some(Input::Blocks(before)) => slice::from_ref(before),
+                _ => &[],
+            };
+            let after = slice::from_ref(after);
+            let kernel = merge::kernel(after, before, &[])?;
+            let kernel = kernel.with_modules(after.iter().chain(before));
+            print_text(&server::text(
+                &kernel.states(after, before),
+                &[],
+                None,
+                &show,
+            )?)?;
+            return Ok(());
+        }
+        let (coverage, count, remarks) = self.counters.compare(before, after, live)?;
         if let Some(path) = &self.lcov {
-            write(Some(path), self.force, |to| tracefile::write(to, &coverage))?;
+            write(Some(path), self.force, |to| form.tracefile(to, &coverage))?;
             if is_standard(path) {
                 return Ok(());
             }
         }
-        let style = Style {
-            functions: self.functions,
-            top: self.top.and_then(|top| usize::try_from(top).ok()),
-            executed: self.counters.since.is_some() || self.counters.dumps.len() > 1,
-        };
-        let listing = Listing {
-            tree: self.counters.srcdir.as_deref(),
-            has_counts: true,
-            all: !style.executed,
-        };
-        print_text(&match (self.json, self.source) {
-            (true, _) => print::json(&coverage, count, style, &remarks)?,
-            (false, true) => listing.text(&coverage),
-            (false, false) => print::text(&coverage, count, style),
-        })?;
+        print_text(&form.text(&coverage, count, &remarks)?)?;
         Ok(())
     }
 }

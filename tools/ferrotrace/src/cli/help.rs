@@ -75,6 +75,7 @@ Examples:
   ferrotrace cov reset
   ferrotrace cov report
   ferrotrace cov report --lcov coverage.info
+  ferrotrace cov report one.run two.run --vmlinux vmlinux
   ferrotrace cov live 'ext4_*' -- ./test
   ferrotrace cov merge runs/* --vmlinux vmlinux";
 
@@ -92,7 +93,7 @@ Examples:
 pub const COV_PATCH: &str = "\
 Examples:
   ferrotrace cov patch origin/master..
-  git diff | ferrotrace cov patch - --tracefile live.info
+  git diff | ferrotrace cov patch - test.run --vmlinux vmlinux
   ferrotrace cov patch v7.3.. after.dump --markdown --fail-under 80";
 
 pub const DOCTOR: &str = "\

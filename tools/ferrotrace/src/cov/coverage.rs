@@ -16,11 +16,11 @@ pub struct Share {
 }
 
 impl Share {
-    fn of(counts: impl Iterator<Item = u64>) -> Self {
+    pub(super) fn of(executed: impl Iterator<Item = bool>) -> Self {
         let mut share = Self::default();
-        for count in counts {
+        for is_executed in executed {
             share.total += 1;
-            share.hit += usize::from(count > 0);
+            share.hit += usize::from(is_executed);
         }
         share
     }
@@ -98,6 +98,25 @@ impl File {
         };
     }
 
+    /// Counts the lines and functions that another run has executed, too, as not executed.
+    fn leave_out(&mut self, other: &Self) {
+        for (line, count) in &mut self.lines {
+            if other.lines.get(line).is_some_and(|count| *count > 0) {
+                *count = 0;
+            }
+        }
+        for (key, function) in &mut self.functions {
+            if other
+                .functions
+                .get(key)
+                .is_some_and(|other| other.calls > 0)
+            {
+                function.calls = 0;
+                function.blocks = None;
+            }
+        }
+    }
+
     /// Adds another object's part.
     pub fn add(&mut self, other: Self) {
         for (line, count) in other.lines {
@@ -113,18 +132,18 @@ impl File {
 
     /// How many of its lines.
     pub fn line_share(&self) -> Share {
-        Share::of(self.lines.values().copied())
+        Share::of(self.lines.values().map(|count| *count > 0))
     }
 
     /// How many of its branches.
     pub fn branch_share(&self) -> Share {
         let branches = self.branches.values().flatten();
-        Share::of(branches.map(|taken| taken.unwrap_or_default()))
+        Share::of(branches.map(|taken| taken.is_some_and(|count| count > 0)))
     }
 
     /// How many of its functions.
     pub fn function_share(&self) -> Share {
-        Share::of(self.functions.values().map(|function| function.calls))
+        Share::of(self.functions.values().map(|function| function.calls > 0))
     }
 }
 
@@ -146,6 +165,15 @@ impl Coverage {
         }
     }
 
+    /// Counts the lines and functions that another run has executed, too, as not executed.
+    pub fn leave_out(&mut self, other: &Self) {
+        for (path, file) in &mut self.files {
+            if let Some(other) = other.files.get(path) {
+                file.leave_out(other);
+            }
+        }
+    }
+
     /// The lines and the functions of all files.
     pub fn shares(&self) -> (Share, Share) {
         let (mut lines, mut functions) = (Share::default(), Share::default());
@@ -163,10 +191,8 @@ mod tests {
 
     #[test]
     fn shares() {
-        assert_eq!(
-            Share::of([0, 3, 0, 1].into_iter()),
-            Share { hit: 2, total: 4 }
-        );
+        let executed = [false, true, false, true].into_iter();
+        assert_eq!(Share::of(executed), Share { hit: 2, total: 4 });
         let permille = |hit, total| Share { hit, total }.permille();
         assert_eq!(permille(1, 3), 333);
         assert_eq!(permille(2999, 3000), 999);

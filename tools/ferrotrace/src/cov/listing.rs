@@ -28,10 +28,11 @@ pub struct Listing<'a> {
 
 /// Returns the place of a source file: the one in the tree that has the most of its path, or its own
 /// path.
-fn place(path: &Path, tree: Option<&Path>) -> PathBuf {
+pub(super) fn place(path: &Path, tree: Option<&Path>) -> PathBuf {
+    let own = path.strip_prefix("/").unwrap_or(path);
     let below = |tree: &Path| {
-        let count = path.components().count();
-        let ends = (1..count).map(|skip| path.components().skip(skip).collect::<PathBuf>());
+        let count = own.components().count();
+        let ends = (0..count).map(|skip| own.components().skip(skip).collect::<PathBuf>());
         ends.map(|end| tree.join(end)).find(|path| path.is_file())
     };
     tree.and_then(below).unwrap_or_else(|| path.to_owned())

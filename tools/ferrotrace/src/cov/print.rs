@@ -6,18 +6,24 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write;
+use std::io;
 use std::path::Path;
+use std::path::PathBuf;
 
+use serde::Deserialize;
 use serde::Serialize;
 
 use super::coverage::Coverage;
 use super::coverage::File;
 use super::coverage::Function;
 use super::coverage::Share;
+use super::listing::Listing;
+use super::listing::place;
 use super::paths::main_root;
+use super::tracefile;
 
 /// How coverage is shown.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Style {
     /// Functions, not files.
     pub functions: bool,
@@ -25,6 +31,55 @@ pub struct Style {
     pub top: Option<usize>,
     /// Only what was executed, the most first: for a difference.
     pub executed: bool,
+}
+
+/// Form of a report.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Form {
+    /// The table.
+    pub style: Style,
+    /// One JSON document.
+    pub json: bool,
+    /// Source text.
+    pub source: bool,
+    /// Counts are known; otherwise only that a line was executed.
+    pub has_counts: bool,
+    /// The source tree, if the kernel was compiled in another directory.
+    pub tree: Option<PathBuf>,
+}
+
+impl Form {
+    /// Returns the text of a report of so many objects.
+    pub fn text(
+        &self,
+        coverage: &Coverage,
+        objects: usize,
+        remarks: &[String],
+    ) -> serde_json::Result<String> {
+        let listing = Listing {
+            tree: self.tree.as_deref(),
+            has_counts: self.has_counts,
+            all: !self.style.executed,
+        };
+        Ok(match (self.json, self.source) {
+            (true, _) => json(coverage, objects, self.style, remarks)?,
+            (false, true) => listing.text(coverage),
+            (false, false) => text(coverage, objects, self.style),
+        })
+    }
+
+    /// Writes lcov's tracefile. Files that are in the source tree have their paths there.
+    pub fn tracefile(&self, to: impl io::Write, coverage: &Coverage) -> io::Result<()> {
+        if self.tree.is_none() {
+            return tracefile::write(to, coverage);
+        }
+        let mut moved = Coverage::default();
+        for (path, file) in &coverage.files {
+            let path = place(Path::new(path), self.tree.as_deref());
+            moved.add(path.to_string_lossy().into_owned(), file.clone());
+        }
+        tracefile::write(to, &moved)
+    }
 }
 
 /// Tenths of a percent, as text.
@@ -150,7 +205,11 @@ fn functions(coverage: &Coverage, root: &Path, style: Style) -> String {
         .filter(|(_, _, _, function)| !style.executed || function.calls > 0)
         .collect();
     if style.executed {
-        rows.sort_by_key(|(path, name, _, function)| (Reverse(function.calls), *path, *name));
+        // Live coverage has no calls, but blocks.
+        rows.sort_by_key(|(path, name, _, function)| {
+            let blocks = function.blocks.unwrap_or_default();
+            (Reverse((function.calls, blocks.hit)), *path, *name)
+        });
     } else {
         rows.sort_by_key(|(path, name, line, function)| {
             let blocks = function.blocks.unwrap_or_default();

@@ -184,6 +184,13 @@ impl Record {
     }
 }
 
+/// Returns true if a file that begins with these bytes may be a tracefile.
+pub fn is_begun(head: &[u8]) -> bool {
+    [&b"TN:"[..], b"SF:", b"#"]
+        .iter()
+        .any(|start| head.starts_with(start))
+}
+
 /// Reads a tracefile, and adds its lines and functions to coverage.
 pub fn read(from: impl BufRead, coverage: &mut Coverage) -> Result<(), TracefileError> {
     let mut from = from.take(MOST);

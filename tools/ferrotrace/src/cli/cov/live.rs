@@ -9,7 +9,6 @@ use std::fs::File;
 use std::fs::Metadata;
 use std::io;
 use std::io::Write;
-use std::path;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
@@ -45,6 +44,7 @@ use super::super::print;
 use super::super::units::CommandArgs;
 use super::super::units::parse_duration;
 use super::super::warn;
+use super::FormArgs;
 use super::write;
 
 /// Time that a wait lasts without --duration.
@@ -62,7 +62,7 @@ pub struct LiveArgs {
     #[command(flatten)]
     save: SaveArgs,
     /// Find only which functions are executed, by ftrace. This needs no module.
-    #[arg(long, conflicts_with_all = ["lines", "lcov", "source", "paths", "save"])]
+    #[arg(long, conflicts_with_all = ["lines", "functions", "lcov", "source", "paths", "save"])]
     functions_only: bool,
     /// Stop after this time; otherwise at the end of the command, or on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -90,7 +90,7 @@ enum Command {
 struct WatchArgs {
     /// Watch these functions; * stands for any text, ? for any character, [a-z] for one of several.
     #[arg(value_name = "FUNCTION", required_unless_present_any = ["all", "modules", "paths"])]
-    functions: Vec<Glob>,
+    names: Vec<Glob>,
     /// Watch the functions of this module, or those FUNCTION selects of them; it can be repeated.
     #[arg(short, long = "module", value_name = "MODULE")]
     modules: Vec<String>,
@@ -104,7 +104,7 @@ struct WatchArgs {
     )]
     paths: Vec<String>,
     /// Watch all functions of the kernel.
-    #[arg(long, conflicts_with_all = ["functions", "modules", "paths"])]
+    #[arg(long, conflicts_with_all = ["names", "modules", "paths"])]
     all: bool,
     /// The image that the running kernel was booted from, with its debugging information.
     #[arg(long, value_name = "FILE")]
@@ -118,26 +118,23 @@ struct WatchArgs {
 #[derive(Debug, Default, Args)]
 pub(super) struct ShowArgs {
     /// Show what was not executed.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     missed: bool,
-    /// Show so many rows of the table at most.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    top: Option<u32>,
     /// Show the lines of each source file. This takes --vmlinux.
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "source")]
     lines: bool,
     /// Write lcov's tracefile to this file, instead of a table. This takes --vmlinux.
-    #[arg(long, value_name = "FILE", conflicts_with = "lines")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["missed", "lines", "functions", "source", "json"]
+    )]
     lcov: Option<PathBuf>,
-    /// Show the source text: + is an executed line, ##### one that was not. This takes --vmlinux.
-    #[arg(long, conflicts_with_all = ["lines", "lcov", "json", "top"])]
-    source: bool,
     /// The source tree, if the kernel was compiled in another directory.
-    #[arg(long, value_name = "DIR", requires = "source")]
+    #[arg(long, value_name = "DIR")]
     srcdir: Option<PathBuf>,
-    /// Print one JSON document.
-    #[arg(long, conflicts_with_all = ["missed", "lcov"])]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
 }
 
 /// File of a run.
@@ -147,7 +144,7 @@ struct SaveArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["missed", "top", "lines", "lcov", "source", "json"]
+        conflicts_with_all = ["missed", "top", "lines", "functions", "lcov", "source", "json"]
     )]
     save: Option<PathBuf>,
 }
@@ -218,15 +215,10 @@ impl SaveArgs {
 
 impl ShowArgs {
     pub(super) fn show(&self) -> Result<Show> {
-        let tree = self.srcdir.as_ref().map(path::absolute).transpose()?;
         Ok(Show {
-            missed: self.missed,
-            top: self.top.and_then(|top| usize::try_from(top).ok()),
-            json: self.json,
+            form: self.form.form(!self.missed, self.srcdir.as_deref())?,
             lines: self.lines,
             lcov: self.lcov.is_some(),
-            source: self.source,
-            tree,
             save: false,
         })
     }
@@ -244,7 +236,7 @@ impl ShowArgs {
 impl WatchArgs {
     fn selection(&self) -> Selection {
         Selection {
-            names: self.functions.clone(),
+            names: self.names.clone(),
             modules: self.modules.clone(),
         }
     }
@@ -271,7 +263,6 @@ impl WatchArgs {
         let mut found = find(&kallsyms, &text, &self.selection())?;
         if let Some(lines) = lines.as_ref().filter(|_| !self.paths.is_empty()) {
             lines.keep(&mut found.functions, &self.paths)?;
-            found.is_whole = false;
             found.is_whole = false;
         }
         if !found.undecoded.is_empty() {
@@ -346,9 +337,9 @@ impl LiveArgs {
                 ));
             }
             let states = session.states();
-            self.show.put(&match show.json {
+            self.show.put(&match show.form.json {
                 true => print_live::json(&states, &[]).to_string() + "\n",
-                false => print_live::names(&states, show.missed, show.top),
+                false => print_live::names(&states, self.show.missed, show.form.style.top),
             })?;
             return Ok(signals.finish()?);
         }

@@ -49,9 +49,12 @@ pub struct MergeArgs {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["missed", "top", "lines", "lcov", "source", "json"]
+        conflicts_with_all = ["missed", "top", "lines", "functions", "lcov", "source", "json"]
     )]
     parquet: Option<PathBuf>,
+    /// Show only what was executed by none of these runs; it can be repeated.
+    #[arg(long, value_name = "RUN", conflicts_with = "parquet")]
+    since: Vec<PathBuf>,
     #[command(flatten)]
     show: ShowArgs,
 }
@@ -81,6 +84,20 @@ fn read(paths: &[PathBuf]) -> Result<Vec<Run>> {
     Ok(runs.collect::<Result<Vec<_>, _>>()?)
 }
 
+/// Finds the kernel of runs, which must be of one image.
+pub(super) fn kernel(runs: &[Run], before: &[Run], images: &[PathBuf]) -> Result<Kernel> {
+    let builds = builds(runs.iter().chain(before));
+    if builds.len() > 1 {
+        let images: Vec<_> = builds
+            .iter()
+            .map(|(id, of)| format!("{of} ({id})"))
+            .collect();
+        bail!("the runs are of several images: {}", images.join(", "));
+    }
+    let build = builds.first_key_value();
+    Ok(Kernel::find(build.map_or("", |(id, _)| id), images)?)
+}
+
 impl ExposedArgs {
     pub fn run(self) -> Result<()> {
         let runs = read(&self.runs)?;
@@ -91,8 +108,8 @@ impl ExposedArgs {
         let key = |one: &Fixed| Some((one.function.clone()?, one.file.clone()));
         let names = fixed.iter().filter_map(key);
         let mut hosts: BTreeMap<_, _> = names.map(|name| (name, Hosts::default())).collect();
-        for build in builds(&runs).keys() {
-            let kernel = Kernel::find(build, &self.vmlinux)?.with_modules(&runs);
+        for build in builds(runs.iter()).keys() {
+            let kernel = Kernel::find(build, &self.vmlinux)?.with_modules(runs.iter());
             kernel.add_hosts(&runs, &mut hosts)?;
         }
         let none = Hosts::default();
@@ -148,57 +165,51 @@ impl ExposedArgs {
 impl MergeArgs {
     pub fn run(self) -> Result<()> {
         let runs = read(&self.runs)?;
-        let builds = builds(&runs);
         if let Some(dir) = &self.parquet {
             let dir = Directory::create_all(dir)?;
-            for build in builds.keys() {
-                let kernel = Kernel::find(build, &self.vmlinux)?.with_modules(&runs);
+            for build in builds(runs.iter()).keys() {
+                let kernel = Kernel::find(build, &self.vmlinux)?.with_modules(runs.iter());
                 kernel.write_tables(&runs, &dir)?;
             }
             return Ok(());
-        }
-        if builds.len() > 1 {
-            let images: Vec<_> = builds
-                .iter()
-                .map(|(id, of)| format!("{of} ({id})"))
-                .collect();
-            bail!("the runs are of several images: {}", images.join(", "));
         }
         let show = self.show.show()?;
         if show.takes_image() && self.vmlinux.is_empty() {
             bail!(Error::NoImage);
         }
-        let Some((build, release)) = builds.first_key_value() else {
-            return Ok(());
-        };
-        let mut kernel = Kernel::find(build, &self.vmlinux)?;
+        let before = read(&self.since)?;
+        let mut kernel = kernel(&runs, &before, &self.vmlinux)?;
         let mut texts = runs.iter().flat_map(|run| &run.texts);
         if !show.takes_image() {
-            kernel = kernel.with_modules(&runs);
+            kernel = kernel.with_modules(runs.iter().chain(&before));
         } else if texts.any(|text| text.module.is_some()) {
             warn("blocks of modules are left out: they have no source lines");
         }
-        let text = server::text(&kernel.states(&runs), &[], kernel.source.as_ref(), &show)?;
+        let states = kernel.states(&runs, &before);
+        let text = server::text(&states, &[], kernel.source.as_ref(), &show)?;
         let (count, hosts) = (runs.len(), hosts(&runs));
-        self.show.put(&match (show.json, show.lcov || show.source) {
-            (true, _) => {
-                let mut document: Value = serde_json::from_str(&text)?;
-                if let Value::Object(members) = &mut document {
-                    members.insert("build_id".to_owned(), (*build).into());
-                    members.insert("runs".to_owned(), count.into());
-                    members.insert("hosts".to_owned(), hosts.into());
+        let build = &kernel.build_id;
+        let release = runs.first().map_or("", |run| &run.release);
+        self.show
+            .put(&match (show.form.json, show.lcov || show.form.source) {
+                (true, _) => {
+                    let mut document: Value = serde_json::from_str(&text)?;
+                    if let Value::Object(members) = &mut document {
+                        members.insert("build_id".to_owned(), build.as_str().into());
+                        members.insert("runs".to_owned(), count.into());
+                        members.insert("hosts".to_owned(), hosts.into());
+                    }
+                    document.to_string() + "\n"
                 }
-                document.to_string() + "\n"
-            }
-            (_, true) => text,
-            _ => {
-                let number = |count: usize, of: &str| match count {
-                    1 => format!("1 {of}"),
-                    _ => format!("{count} {of}s"),
-                };
-                let (runs, hosts) = (number(count, "run"), number(hosts, "host"));
-                format!("{runs} of {hosts}, {release}, build ID {build}\n{text}")
-            }
-        })
+                (_, true) => text,
+                _ => {
+                    let number = |count: usize, of: &str| match count {
+                        1 => format!("1 {of}"),
+                        _ => format!("{count} {of}s"),
+                    };
+                    let (runs, hosts) = (number(count, "run"), number(hosts, "host"));
+                    format!("{runs} of {hosts}, {release}, build ID {build}\n{text}")
+                }
+            })
     }
 }

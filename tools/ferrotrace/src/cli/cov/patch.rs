@@ -4,10 +4,7 @@
 
 #![deny(unsafe_code)]
 
-use std::fs::File;
 use std::io;
-use std::io::BufRead;
-use std::io::BufReader;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -18,19 +15,19 @@ use clap::Args;
 
 use ferrotrace::cov::control::Control;
 use ferrotrace::cov::coverage::Coverage;
-use ferrotrace::cov::error::Error;
 use ferrotrace::cov::patch::Patch;
 use ferrotrace::cov::patch::diff;
 use ferrotrace::cov::patch::git::Range;
 use ferrotrace::cov::patch::judge::Judgement;
 use ferrotrace::cov::patch::judge::judge;
 use ferrotrace::cov::patch::matching::Places;
-use ferrotrace::cov::tracefile;
 
 use super::super::print as print_text;
 use super::super::warn;
 use super::CounterArgs;
+use super::add_tracefile;
 use super::is_standard;
+use super::open;
 
 /// Bytes of the longest diff. That between two releases of the kernel has 100 MB.
 const DIFF: u64 = 1 << 30;
@@ -47,7 +44,7 @@ pub struct PatchArgs {
     #[arg(
         long = "tracefile",
         value_name = "FILE",
-        conflicts_with_all = ["dumps", "since", "gcov", "objdir", "only"]
+        conflicts_with_all = ["dumps", "since", "vmlinux", "gcov", "objdir", "only"]
     )]
     tracefiles: Vec<PathBuf>,
     /// Show so many rows, functions and ranges of lines at most.
@@ -92,19 +89,8 @@ fn diff_from(from: impl Read) -> Result<Patch> {
 fn tracefiles(paths: &[PathBuf]) -> Result<Coverage> {
     let mut coverage = Coverage::default();
     for path in paths {
-        let from: Box<dyn BufRead> = match is_standard(path) {
-            true => Box::new(io::stdin().lock()),
-            false => {
-                let file = File::open(path);
-                let file = file.with_context(|| format!("{}: cannot be opened", path.display()))?;
-                Box::new(BufReader::new(file))
-            }
-        };
-        let read = tracefile::read(from, &mut coverage);
-        read.map_err(|source| Error::Tracefile {
-            path: path.clone(),
-            source,
-        })?;
+        let (from, path) = open(path)?;
+        add_tracefile(from, path, &mut coverage)?;
     }
     Ok(coverage)
 }

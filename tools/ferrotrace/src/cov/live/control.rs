@@ -39,6 +39,8 @@ pub enum State {
     Missed,
     /// Executed.
     Hit,
+    /// Executed, also by the runs with which this one is compared.
+    Before,
     /// Not watched, for this reason if it is known.
     Refused(Option<Refusal>),
 }
@@ -74,6 +76,36 @@ impl State {
             (true, _) => Self::Hit,
             (_, true) => Self::Refused(state.refusal()),
             _ => Self::Missed,
+        }
+    }
+
+    /// Returns true for an executed block, false for others that are watched, `None` for the rest.
+    pub fn is_hit(self) -> Option<bool> {
+        match self {
+            Self::Hit => Some(true),
+            Self::Missed | Self::Before => Some(false),
+            Self::Refused(_) => None,
+        }
+    }
+
+    /// Returns the state of two blocks as one, such as those of a line or of a block in two runs.
+    pub fn with(self, other: Self) -> Self {
+        use State::*;
+        match (self, other) {
+            (Before, _) | (_, Before) => Before,
+            (Hit, _) | (_, Hit) => Hit,
+            (Missed, _) | (_, Missed) => Missed,
+            _ => self,
+        }
+    }
+
+    /// Returns the state compared with that of the same block before. If it was not watched before,
+    /// nothing is known.
+    pub fn since(self, before: Self) -> Self {
+        match (self, before) {
+            (Self::Refused(_), _) | (_, Self::Missed) => self,
+            (_, Self::Hit | Self::Before) => Self::Before,
+            (_, Self::Refused(_)) => before,
         }
     }
 

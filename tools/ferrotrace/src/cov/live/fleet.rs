@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
@@ -36,11 +37,12 @@ use super::functions::Selection;
 use super::functions::find;
 use super::functions::without_cold;
 use super::lines::Row;
+use super::lines::Rows;
 use super::lines::Source;
 use super::print::States;
 use super::run::Run;
+use super::run::combine;
 use super::run::states;
-use super::run::unite;
 use super::text::Image;
 use super::text::Text;
 use crate::directory::Directory;
@@ -75,7 +77,8 @@ struct Module {
 
 /// A kernel with the blocks of all of its functions.
 pub struct Kernel {
-    build_id: String,
+    /// Its build ID.
+    pub build_id: String,
     found: Found,
     modules: Vec<Module>,
     /// The image, if it was read from a file.
@@ -122,9 +125,9 @@ impl Kernel {
     }
 
     /// Adds the modules of the runs of this kernel. Hosts may watch different functions of one.
-    pub fn with_modules(self, runs: &[Run]) -> Self {
+    pub fn with_modules<'a>(self, runs: impl Iterator<Item = &'a Run>) -> Self {
         let mut all: BTreeMap<(&str, &str), BTreeMap<u64, Function>> = BTreeMap::new();
-        let runs = runs.iter().filter(|run| run.build_id() == self.build_id);
+        let runs = runs.filter(|run| run.build_id() == self.build_id);
         for text in runs.flat_map(|run| &run.texts) {
             let Some(name) = &text.module else {
                 continue;
@@ -161,26 +164,30 @@ impl Kernel {
         kernel.chain(modules)
     }
 
-    /// Returns the functions with a watched block, and the united states of their blocks. All runs
-    /// must be of this kernel.
-    pub fn states(&self, runs: &[Run]) -> Box<States<'_>> {
-        let states = runs.iter().map(|run| {
-            let states = self.functions(run).map(|(_, states)| states);
-            states.collect()
-        });
-        let states = states.reduce(unite).unwrap_or_default();
+    /// Returns the functions with a watched block, and the united states of their blocks, compared
+    /// with those of runs before. All runs must be of this kernel.
+    pub fn states(&self, runs: &[Run], before: &[Run]) -> Box<States<'_>> {
+        let united = |runs: &[Run]| {
+            let states = runs.iter().map(|run| {
+                let states = self.functions(run).map(|(_, states)| states);
+                states.collect()
+            });
+            let both = |one, other| combine(one, other, State::with);
+            states.reduce(both).unwrap_or_default()
+        };
+        let states = combine(united(runs), united(before), State::since);
         let modules = self.modules.iter().map(|module| &module.found);
         let all = [&self.found].into_iter().chain(modules);
         let all = all.flat_map(|found| &found.functions).zip(states);
-        let is_watched = |state: &State| !matches!(state, State::Refused(_));
-        all.filter(|(_, states)| states.iter().any(is_watched))
+        all.filter(|(_, states)| states.iter().any(|state| state.is_hit().is_some()))
             .collect()
     }
 
-    /// Returns the source files and lines of the kernel's functions, if its image has them.
-    fn rows(&self) -> Result<Option<(Vec<String>, Vec<Row>)>> {
+    /// Returns the lines of the kernel's functions, if its image has them.
+    fn rows(&self) -> Result<Option<Rows>> {
+        let functions = self.found.functions.iter();
         let rows = self.source.as_ref();
-        match rows.map(|source| source.rows(&self.found.functions)) {
+        match rows.map(|source| source.rows(functions)) {
             None | Some(Err(Error::Types(_, types::Error::NoDwarf(_)))) => Ok(None),
             Some(rows) => Ok(Some(rows?)),
         }
@@ -195,16 +202,10 @@ impl Kernel {
         to: &mut BTreeMap<(String, String), Hosts>,
     ) -> Result<()> {
         let rows = self.rows()?;
+        let files: HashMap<_, _> = rows.iter().flat_map(Rows::files_of_functions).collect();
         let is_in = |function: usize, file: &str| {
-            let Some((files, rows)) = &rows else {
-                return true;
-            };
-            let start = rows.partition_point(|row| row.function < function);
-            let own = rows.iter().skip(start);
-            let mut own = own.take_while(|row| row.function == function).peekable();
-            let path = format!("/{file}");
-            let is_same = |own: &String| format!("/{own}").ends_with(&path);
-            own.peek().is_none() || own.any(|row| files.get(row.file).is_some_and(is_same))
+            let own = files.get(&function);
+            own.is_none_or(|own| format!("/{own}").ends_with(&format!("/{file}")))
         };
         // Strips the path of a Rust name, and a compiler's suffix such as .isra.0.
         let name = |function: &Function| {
@@ -222,7 +223,8 @@ impl Kernel {
                         continue;
                     }
                     hosts.is_compiled = true;
-                    let hit = any_hit(states.iter().copied());
+                    let hit = states.iter().copied().reduce(State::with);
+                    let hit = hit.and_then(State::is_hit);
                     if hit.is_some() {
                         hosts.watched.insert(run.host.clone());
                     }
@@ -245,10 +247,7 @@ impl Kernel {
             let states = run.states(&self.found);
             let mut table = Table::default();
             match &rows {
-                Some((files, rows)) => {
-                    let files = files.iter().map(|file| ByteArray::from(file.as_str()));
-                    table.lines(rows, &states, &names, &Vec::from_iter(files));
-                }
+                Some(rows) => table.lines(rows, &states, &names),
                 None => table.blocks(functions.iter().zip(&states), &names),
             }
             let kernel = table.hits.len();
@@ -288,9 +287,8 @@ pub struct Hosts {
 }
 
 /// Returns the build IDs of runs with the release of each.
-pub fn builds(runs: &[Run]) -> BTreeMap<&str, &str> {
-    let builds = runs.iter().map(|run| (run.build_id(), &*run.release));
-    builds.collect()
+pub fn builds<'a>(runs: impl Iterator<Item = &'a Run>) -> BTreeMap<&'a str, &'a str> {
+    runs.map(|run| (run.build_id(), &*run.release)).collect()
 }
 
 /// Returns the number of hosts of runs.
@@ -316,30 +314,13 @@ struct Table {
     hits: Vec<bool>,
 }
 
-/// Returns `Some(true)` if a block was executed, `Some(false)` if blocks were only watched, and
-/// `None` otherwise.
-fn any_hit(states: impl Iterator<Item = State>) -> Option<bool> {
-    let watched = states.filter(|state| !matches!(state, State::Refused(_)));
-    let hits = watched.map(|state| state == State::Hit);
-    hits.reduce(|one, other| one || other)
-}
-
 impl Table {
     /// Adds the lines of functions.
-    fn lines(
-        &mut self,
-        rows: &[Row],
-        states: &[Vec<State>],
-        names: &[ByteArray],
-        files: &[ByteArray],
-    ) {
-        for rows in rows.chunk_by(|one, other| one.line() == other.line()) {
-            let states = rows
-                .iter()
-                .filter_map(|row| states.get(row.function)?.get(row.block));
-            let (Some(hit), Some(row)) = (any_hit(states.copied()), rows.first()) else {
-                continue;
-            };
+    fn lines(&mut self, all: &Rows, states: &[Vec<State>], names: &[ByteArray]) {
+        let files = all.files.iter().map(|file| ByteArray::from(file.as_str()));
+        let files = Vec::from_iter(files);
+        let states = |row: &Row| states.get(row.function)?.get(row.block).copied();
+        for (row, hit) in all.hits(states, |row| (row.file, row.line, row.function)) {
             self.functions.extend(names.get(row.function).cloned());
             self.files.extend(files.get(row.file).cloned());
             self.lines.push(row.line.into());
@@ -356,7 +337,7 @@ impl Table {
         for ((function, states), name) in states.zip(names) {
             let start = function.blocks.first().map_or(0, |block| block.range.start);
             for (block, state) in function.blocks.iter().zip(states) {
-                if let Some(hit) = any_hit([*state].into_iter()) {
+                if let Some(hit) = state.is_hit() {
                     self.functions.push(name.clone());
                     let offset = block.range.start.wrapping_sub(start);
                     self.offsets.push(i64::try_from(offset).unwrap_or(i64::MAX));

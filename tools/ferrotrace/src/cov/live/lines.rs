@@ -6,30 +6,20 @@
 
 use std::collections::HashMap;
 use std::collections::HashSet;
-use std::ops::Range;
 use std::path::PathBuf;
 
 use super::super::coverage::Coverage;
 use super::super::coverage::File;
 use super::super::coverage::Function as Executed;
-use super::super::coverage::Share;
 use super::super::error::Error;
 use super::super::error::Result;
 use super::control::State;
 use super::functions::Function;
+use super::functions::without_cold;
 use super::print::States;
 use super::print::share;
 use crate::kallsyms::demangled;
 use crate::probes::types::DwarfTypes;
-
-/// Number of executions of a block, as far as it is known.
-fn count(state: State) -> Option<u64> {
-    match state {
-        State::Missed => Some(0),
-        State::Hit => Some(1),
-        State::Refused(_) => None,
-    }
-}
 
 /// Image with debugging information that the running kernel was booted from.
 #[derive(Clone, Debug)]
@@ -50,57 +40,90 @@ fn is_below(file: &str, place: &str) -> bool {
 /// A line with code in a block. Its numbers are those of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row {
-    pub function: usize,
     pub file: usize,
     pub line: u32,
+    pub function: usize,
     pub block: usize,
 }
 
-impl Row {
-    /// Returns the line with its function.
-    pub fn line(&self) -> (usize, usize, u32) {
-        (self.function, self.file, self.line)
+/// Lines of functions.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// Source files.
+    pub files: Vec<String>,
+    /// Lines, in order.
+    pub rows: Vec<Row>,
+    /// Functions, with the file and the line where each begins.
+    starts: Vec<(usize, usize, u32)>,
+}
+
+impl Rows {
+    /// Returns the functions, with the source file where each begins.
+    pub fn files_of_functions(&self) -> impl Iterator<Item = (usize, &str)> {
+        let starts = self.starts.iter();
+        starts.filter_map(|(function, file, _)| Some((*function, &**self.files.get(*file)?)))
+    }
+
+    /// Returns lines with a watched block, and true for those of which one was executed. Rows with
+    /// the same key are one line.
+    pub fn hits<K: PartialEq>(
+        &self,
+        state: impl Fn(&Row) -> Option<State>,
+        key: impl Fn(&Row) -> K,
+    ) -> impl Iterator<Item = (&Row, bool)> {
+        let lines = self.rows.chunk_by(move |one, other| key(one) == key(other));
+        lines.filter_map(move |rows| {
+            let state = rows.iter().filter_map(&state).reduce(State::with)?;
+            Some((rows.first()?, state.is_hit()?))
+        })
     }
 }
 
 impl Source {
-    /// Returns the source files, and the lines of functions in order.
-    pub(super) fn rows(&self, functions: &[Function]) -> Result<(Vec<String>, Vec<Row>)> {
+    /// Returns the lines of functions.
+    pub(super) fn rows<'a>(&self, functions: impl Iterator<Item = &'a Function>) -> Result<Rows> {
         let unfit = |source| Error::Types(self.path.clone(), source);
         let dwarf = DwarfTypes::of_program(&self.path, None).map_err(unfit)?;
         let mut blocks = Vec::new();
-        for (at, function) in functions.iter().enumerate() {
+        for (at, function) in functions.enumerate() {
             let own = function.blocks.iter().enumerate();
             blocks.extend(own.map(|(block, one)| (&one.range, at, block)));
         }
         blocks.sort_unstable_by_key(|(range, ..)| range.start);
         let mut files: HashMap<String, usize> = HashMap::new();
-        let mut rows = Vec::new();
+        let mut all = Rows::default();
+        let mut begun = HashSet::new();
         let add = |address: u64, path: &str, line: u32| {
             let address = address.wrapping_add(self.shift);
             let next = blocks.partition_point(|(range, ..)| range.start <= address);
             let found = next.checked_sub(1).and_then(|at| blocks.get(at));
             let found = found.filter(|(range, ..)| range.contains(&address));
-            if let Some((_, function, block)) = found.copied() {
-                let count = files.len();
-                let file = match files.get(path) {
-                    Some(file) => *file,
-                    None => *files.entry(path.to_owned()).or_insert(count),
-                };
-                rows.push(Row {
-                    function,
-                    file,
-                    line,
-                    block,
-                });
+            let Some((range, function, block)) = found.copied() else {
+                return;
+            };
+            let count = files.len();
+            let file = match files.get(path) {
+                Some(file) => *file,
+                None => *files.entry(path.to_owned()).or_insert(count),
+            };
+            all.rows.push(Row {
+                file,
+                line,
+                function,
+                block,
+            });
+            // The first row of a function is that of its name.
+            if block == 0 && address == range.start && begun.insert(function) {
+                all.starts.push((function, file, line));
             }
         };
         dwarf.rows(add).map_err(unfit)?;
-        rows.sort_unstable();
-        rows.dedup();
+        all.rows.sort_unstable();
+        all.rows.dedup();
         let mut names: Vec<_> = files.into_iter().map(|(name, at)| (at, name)).collect();
         names.sort_unstable();
-        Ok((names.into_iter().map(|(_, name)| name).collect(), rows))
+        all.files = names.into_iter().map(|(_, name)| name).collect();
+        Ok(all)
     }
 
     /// Keeps the functions of these files and directories.
@@ -136,46 +159,36 @@ impl Source {
     /// A line is executed if one of the blocks with its code is. Lines of blocks that are not
     /// watched are left out.
     pub fn coverage(&self, states: &States<'_>) -> Result<Coverage> {
-        let unfit = |source| Error::Types(self.path.clone(), source);
-        let dwarf = DwarfTypes::of_program(&self.path, None).map_err(unfit)?;
-        let mut blocks: Vec<(Range<u64>, State)> = Vec::new();
-        let mut starts: HashMap<u64, (&str, Share)> = HashMap::new();
-        for (function, states) in states {
-            if let Some(first) = function.blocks.first() {
-                starts.insert(first.range.start, (&function.name, share(states)));
+        let all = self.rows(states.iter().map(|(function, _)| *function))?;
+        let mut files = vec![File::default(); all.files.len()];
+        let state = |row: &Row| states.get(row.function)?.1.get(row.block).copied();
+        for (row, is_hit) in all.hits(state, |row| (row.file, row.line)) {
+            if let Some(file) = files.get_mut(row.file) {
+                file.line(row.line, is_hit.into());
             }
-            let own = function.blocks.iter().zip(states);
-            blocks.extend(own.map(|(block, state)| (block.range.clone(), *state)));
         }
-        blocks.sort_unstable_by_key(|(range, _)| range.start);
+        for (function, file, line) in all.starts {
+            let Some(((function, states), file)) = states.get(function).zip(files.get_mut(file))
+            else {
+                continue;
+            };
+            let share = share(states);
+            let executed = Executed {
+                calls: u64::from(share.hit > 0),
+                blocks: Some(share),
+            };
+            // A cold part begins at a line within its function.
+            let is_whole = without_cold(&function.name) == function.name;
+            if share.total > 0 && is_whole {
+                file.function(&demangled(&function.name), line, executed);
+            }
+        }
         let mut coverage = Coverage::default();
-        let add = |address: u64, path: &str, line: u32| {
-            let address = address.wrapping_add(self.shift);
-            let next = blocks.partition_point(|(range, _)| range.start <= address);
-            let block = next.checked_sub(1).and_then(|at| blocks.get(at));
-            let Some((_, state)) = block.filter(|(range, _)| range.contains(&address)) else {
-                return;
-            };
-            let Some(count) = count(*state) else {
-                return;
-            };
-            if !coverage.files.contains_key(path) {
-                coverage.files.insert(path.to_owned(), File::default());
+        for (path, file) in all.files.into_iter().zip(files) {
+            if !file.lines.is_empty() {
+                coverage.add(path, file);
             }
-            let Some(file) = coverage.files.get_mut(path) else {
-                return;
-            };
-            file.line(line, count);
-            // The first row of a function is that of its name.
-            if let Some((name, share)) = starts.remove(&address) {
-                let executed = Executed {
-                    calls: u64::from(share.hit > 0),
-                    blocks: Some(share),
-                };
-                file.function(&demangled(name), line, executed);
-            }
-        };
-        dwarf.rows(add).map_err(unfit)?;
+        }
         Ok(coverage)
     }
 }

@@ -24,15 +24,7 @@ use crate::kallsyms::demangled;
 pub type States<'a> = [(&'a Function, Vec<State>)];
 
 pub(super) fn share(states: &[State]) -> Share {
-    let hit = states.iter().filter(|state| **state == State::Hit).count();
-    let missed = states
-        .iter()
-        .filter(|state| **state == State::Missed)
-        .count();
-    Share {
-        hit,
-        total: hit + missed,
-    }
+    Share::of(states.iter().filter_map(|state| state.is_hit()))
 }
 
 fn name(function: &Function) -> String {
@@ -156,11 +148,7 @@ pub fn json(states: &States<'_>, places: &[Option<u64>]) -> Value {
                 "address": format!("{:#x}", block.range.start),
                 "size": block.range.end - block.range.start,
                 "place": place.map(|place| format!("{place:#x}")),
-                "executed": match state {
-                    State::Hit => Value::Bool(true),
-                    State::Missed => Value::Bool(false),
-                    State::Refused(_) => Value::Null,
-                },
+                "executed": state.is_hit(),
             })
         });
         json!({

@@ -11,6 +11,8 @@
 
 #![deny(unsafe_code)]
 
+use std::io;
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::time::SystemTime;
@@ -36,10 +38,11 @@ use crate::relay::output::this_boot;
 use crate::relay::output::this_host;
 
 /// Beginning of a file.
-const MAGIC: &[u8] = b"ferrotrace run 1\n";
+pub const MAGIC: &[u8] = b"ferrotrace run 1\n";
 
 /// Maximum number of bytes of a file, and of its content.
 const MAX: usize = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 
 /// Level of compression.
 const LEVEL: u8 = 9;
@@ -323,8 +326,18 @@ impl Run {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self> {
         let unfit = |source| Error::Run(path.into(), source);
-        let bytes = read_regular(path, u64::try_from(MAX).unwrap_or(0)).map_err(unfit)?;
-        Self::parse(&bytes).map_err(|what| unfit(std::io::Error::other(what)))
+        let bytes = read_regular(path, MAX_BYTES).map_err(unfit)?;
+        Self::read_from(&*bytes, path)
+    }
+
+    /// Reads an open file, such as standard input, which messages call `path`.
+    pub fn read_from(from: impl Read, path: &Path) -> Result<Self> {
+        let unfit = |source| Error::Run(path.into(), source);
+        let mut bytes = Vec::new();
+        from.take(MAX_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(unfit)?;
+        Self::parse(&bytes).map_err(|what| unfit(io::Error::other(what)))
     }
 
     /// Returns the kernel's code.
@@ -362,13 +375,14 @@ pub(super) fn states(text: Option<&Text>, found: &Found) -> Vec<Vec<State>> {
     states.collect()
 }
 
-/// Unites the states of the same blocks in two runs: hit before missed, missed before not watched.
-pub fn unite(mut states: Vec<Vec<State>>, other: Vec<Vec<State>>) -> Vec<Vec<State>> {
+/// Combines the states of the same blocks in two runs.
+pub fn combine(
+    mut states: Vec<Vec<State>>,
+    other: Vec<Vec<State>>,
+    with: fn(State, State) -> State,
+) -> Vec<Vec<State>> {
     for (one, other) in states.iter_mut().flatten().zip(other.into_iter().flatten()) {
-        match (*one, other) {
-            (State::Hit, _) | (State::Missed, State::Refused(_)) => (),
-            _ => *one = other,
-        }
+        *one = with(*one, other);
     }
     states
 }
@@ -455,9 +469,14 @@ mod tests {
             second.states(&here)[0],
             [UNWATCHED, UNWATCHED, NO_PLACE, UNWATCHED]
         );
-        let all = unite(run.states(&here), second.states(&here));
+        let all = combine(run.states(&here), second.states(&here), State::with);
         assert_eq!(all[0], [Hit, Missed, NO_PLACE, Hit]);
         assert_eq!(all[1], [Hit, Missed, NO_PLACE, Missed]);
+        let new = combine(run.states(&here), second.states(&here), State::since);
+        // The other did not watch the first function.
+        assert_eq!(new[0], [UNWATCHED, UNWATCHED, NO_PLACE, UNWATCHED]);
+        assert_eq!(new[1], [State::Before, Missed, NO_PLACE, UNWATCHED]);
+        assert_eq!(new[2], [Hit, Hit, NO_PLACE, Missed]);
     }
 
     /// As many blocks as Debian's kernel has: 759,203 in 12.6 MB. One in ten has no place.

@@ -16,7 +16,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::poll::PollFd;
@@ -26,13 +25,9 @@ use nix::poll::poll;
 use serde::Deserialize;
 use serde::Serialize;
 
-use super::super::coverage::Coverage;
 use super::super::error::Error;
 use super::super::error::Result;
-use super::super::listing::Listing;
-use super::super::print as cov_print;
-use super::super::print::Style;
-use super::super::tracefile;
+use super::super::print::Form;
 use super::lines::Source;
 use super::print;
 use super::print::States;
@@ -52,23 +47,15 @@ const REQUEST_MAX: u64 = 4096;
 /// Time to wait for a client that does not read or write.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Form of a report.
+/// Result of a session or of runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Show {
-    /// Show what was not executed.
-    pub missed: bool,
-    /// Maximum number of rows.
-    pub top: Option<usize>,
-    /// One JSON document.
-    pub json: bool,
+    /// Its form, whose tree has an absolute path.
+    pub form: Form,
     /// Lines of source files.
     pub lines: bool,
     /// lcov's tracefile.
     pub lcov: bool,
-    /// Source text.
-    pub source: bool,
-    /// The source tree, if the kernel was compiled in another directory: an absolute path.
-    pub tree: Option<PathBuf>,
     /// The file of a run: its bytes as characters.
     pub save: bool,
 }
@@ -76,7 +63,7 @@ pub struct Show {
 impl Show {
     /// Returns true if it takes the image.
     pub fn takes_image(&self) -> bool {
-        self.lines || self.lcov || self.source
+        self.lines || self.lcov || self.form.source || self.form.style.functions
     }
 }
 
@@ -110,45 +97,22 @@ pub fn text(
     image: Option<&Source>,
     show: &Show,
 ) -> Result<String> {
-    let coverage: Option<Coverage> = match (image, show.takes_image()) {
-        (Some(image), true) => Some(image.coverage(states)?),
-        (None, true) => return Err(Error::NoImage),
-        (_, false) => None,
-    };
-    Ok(match (coverage, show.lcov, show.json) {
-        (Some(coverage), true, _) => {
-            let mut bytes = Vec::new();
-            // Writing to memory does not fail.
-            let _ = tracefile::write(&mut bytes, &coverage);
-            String::from_utf8_lossy(&bytes).into_owned()
-        }
-        (Some(coverage), _, _) if show.source => {
-            let listing = Listing {
-                tree: show.tree.as_deref(),
-                has_counts: false,
-                all: show.missed,
-            };
-            listing.text(&coverage)
-        }
-        (Some(coverage), _, true) => {
-            let json = cov_print::json(&coverage, 1, Style::default(), &[]);
-            json.map_err(|error| failed("answer by")(error.into()))?
-        }
-        (Some(coverage), _, false) => {
-            let style = Style {
-                top: show.top,
-                executed: !show.missed,
-                ..Style::default()
-            };
-            cov_print::text(&coverage, 1, style)
-        }
-        (None, _, true) => {
-            print::json(states, places).to_string()
-                + "
-"
-        }
-        (None, _, false) => print::text(states, show.missed, show.top),
-    })
+    let form = &show.form;
+    if !show.takes_image() {
+        return Ok(match form.json {
+            true => print::json(states, places).to_string() + "\n",
+            false => print::text(states, !form.style.executed, form.style.top),
+        });
+    }
+    let coverage = image.ok_or(Error::NoImage)?.coverage(states)?;
+    if show.lcov {
+        let mut bytes = Vec::new();
+        // Writing to memory does not fail.
+        let _ = form.tracefile(&mut bytes, &coverage);
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    let text = form.text(&coverage, 1, &[]);
+    text.map_err(|error| failed("answer by")(error.into()))
 }
 
 fn failed(action: &'static str) -> impl FnOnce(io::Error) -> Error {
