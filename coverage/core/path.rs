@@ -15,6 +15,12 @@ const NAMES: &[&[u8]] = &[
     b"kgdb_ll_trap",
     b"__kgdb_notify",
     b"kgdb_handle_exception",
+    // Compilers call these: the decoder of instructions compares bytes.
+    b"bcmp",
+    b"memcmp",
+    b"memcpy",
+    b"memmove",
+    b"memset",
     // The entry calls back the tracers of latencies while they sample.
     b"trace_hwlat_callback",
     b"trace_osnoise_callback",
@@ -60,6 +66,7 @@ mod tests {
         assert!(has(b"rcu_read_unlock_special.isra.0"));
         assert!(!has(b"__rcu_read_unlock_not"));
         assert!(has(b"trace_hwlat_callback") && has(b"create_image.cold"));
+        assert!(has(b"bcmp") && !has(b"memchr"));
         assert!(!has(b"vfs_read"));
         assert!(!has(b""));
         assert!(has(b"_RNvCs1_12ferro_ftrace4call") && !has(b"_RNvCs1_6kernel4init"));
