@@ -147,12 +147,13 @@ struct ResetArgs {
 /// Which counters, and how they are read.
 #[derive(Debug, Args)]
 struct CounterArgs {
-    /// A dump, a run of cov live --save, or lcov's tracefile (- is standard input) instead of the
-    /// running kernel; with two, what was executed from the first dump to the second, or by the
-    /// second run or tracefile and not by the first.
+    /// Report this file instead of the running kernel: a dump, a run of cov live --save, or lcov's
+    /// tracefile (- is standard input). With two dumps, report the execution between them. With two
+    /// runs or tracefiles, report the code that only the second executed.
     #[arg(value_name = "FILE", num_args = 0..=2)]
     dumps: Vec<PathBuf>,
-    /// Show what was executed since this dump, or was not by this run or tracefile.
+    /// Show what was executed since this dump, or leave out the code that this run or tracefile
+    /// executed.
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
     /// The image of the kernel of the runs: source lines take its debugging information. Without
@@ -195,8 +196,8 @@ struct FormArgs {
     /// Show so many rows of the table at most.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
-    /// Show the source text, each line after the number of its executions, as gcov writes it, or
-    /// after + for an executed line of live coverage, which takes --vmlinux.
+    /// Show the source text as gcov does, with the number of executions before each line. Live
+    /// coverage has + before each executed line, and takes --vmlinux.
     #[arg(long, conflicts_with_all = ["functions", "json", "top"])]
     source: bool,
 }

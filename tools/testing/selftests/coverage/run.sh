@@ -144,7 +144,7 @@ reload() {
 	after=$(kernel_memory)
 	kill $busy
 	wait $busy 2>/dev/null
-	memory_grew "$before" "$after" || status=1
+	memory_is_stable "$before" "$after" || status=1
 	return $status
 }
 sessions() {
@@ -163,9 +163,9 @@ kernel_memory() {
 	awk '{ value[$1] = $2 } END { print value["Slab:"], value["VmallocUsed:"], value["Percpu:"], areas }
 		FILENAME ~ /vmallocinfo/ { areas++ }' /proc/meminfo /proc/vmallocinfo
 }
-# memory_grew BEFORE AFTER: says it, and fails if it is more than a session's places in each round. The slabs
-# grow in the first rounds.
-memory_grew() {
+# memory_is_stable BEFORE AFTER: prints both, and fails if memory grew as with a leak in each round. The limits
+# leave room for slabs that still grow.
+memory_is_stable() {
 	echo "slab, vmalloc, percpu in kB, areas of vmalloc: before $1, after $2" | tee /dev/kmsg
 	awk -v before="$1" -v after="$2" 'BEGIN { split(before, b); split(after, a)
 		exit !(a[1] - b[1] < 1024 && a[2] - b[2] < 256 && a[3] - b[3] < 64 && a[4] - b[4] < 10) }'
@@ -279,8 +279,8 @@ hotplug() {
 	with_text cpu1_offline_online
 }
 
-# Unloads our modules while a session, probes and hooks use them, those first that others need: as often as one
-# is unloaded. The module with the session stays, with those that it needs, and works.
+# Tries to unload all our modules while a session, probes and hooks use them, those first that others need.
+# Repeats that until a round unloads none. The module with the session must stay, with its dependencies, and work.
 unload_order() {
 	local loaded="" name gone="" round status=0
 	load_ours ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace ferrotrace_ftrace_functions ferrotrace_jprobe \
@@ -330,7 +330,7 @@ patch_and_unpatch() {
 		grep -qx patched $PARAMETERS/blocks || return 1
 	echo 0 >$of/enabled && wait_for "$of/enabled" gone && ! grep -x patched /proc/cmdline $PARAMETERS/blocks && rmmod coverage_livepatch
 }
-# wait_for FILE TEXT: until it has that text, or is gone.
+# wait_for FILE TEXT: waits until FILE has that text. If TEXT is "gone", waits until FILE does not exist.
 wait_for() {
 	local _
 	for _ in {1..600}; do [ "$(cat "$1" 2>/dev/null || echo gone)" = "$2" ] && return; sleep 0.1; done

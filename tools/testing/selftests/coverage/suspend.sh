@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Suspends the machine, at each level of /sys/power/pm_test and to memory, while breakpoints are all over the
-# kernel's text. A guest whose files are the host's cannot: this is /early/run of the suite (run.py --early),
-# with the program and the modules of live coverage beside it. Its result is in the console's log, as KTAP
-# lines after "coverage_suspend: ".
+# kernel's text. A guest that has mounted the host's files cannot suspend. So the suite runs this script before
+# that mount, as /early/run (run.py --early), beside the program and the modules of live coverage. The results
+# are KTAP lines in the console's log, after "coverage_suspend: ".
 PATH=/bin:/early
 /bin/busybox --install -s /bin
 mount -t proc proc /proc

@@ -103,7 +103,7 @@ struct WatchArgs {
         requires = "vmlinux"
     )]
     paths: Vec<String>,
-    /// Watch all functions of the kernel.
+    /// Watch all functions of the kernel's image; modules take -m or patterns.
     #[arg(long, conflicts_with_all = ["names", "modules", "paths"])]
     all: bool,
     /// The image that the running kernel was booted from, with its debugging information.

@@ -52,7 +52,7 @@ pub struct MergeArgs {
         conflicts_with_all = ["missed", "top", "lines", "functions", "lcov", "source", "json"]
     )]
     parquet: Option<PathBuf>,
-    /// Show only what was executed by none of these runs; it can be repeated.
+    /// Leave out the code that this run executed; it can be repeated.
     #[arg(long, value_name = "RUN", conflicts_with = "parquet")]
     since: Vec<PathBuf>,
     #[command(flatten)]

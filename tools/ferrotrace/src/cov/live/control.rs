@@ -39,7 +39,7 @@ pub enum State {
     Missed,
     /// Executed.
     Hit,
-    /// Executed, also by the runs with which this one is compared.
+    /// Executed by the runs with which this one is compared, whether or not by this one.
     Before,
     /// Not watched, for this reason if it is known.
     Refused(Option<Refusal>),

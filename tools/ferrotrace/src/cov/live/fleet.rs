@@ -164,8 +164,9 @@ impl Kernel {
         kernel.chain(modules)
     }
 
-    /// Returns the functions with a watched block, and the united states of their blocks, compared
-    /// with those of runs before. All runs must be of this kernel.
+    /// Returns the functions with a watched block, with the state of each block in any of `runs`.
+    /// Blocks that a run of `before` executed are [`State::Before`]. All runs must be of this
+    /// kernel.
     pub fn states(&self, runs: &[Run], before: &[Run]) -> Box<States<'_>> {
         let united = |runs: &[Run]| {
             let states = runs.iter().map(|run| {
@@ -278,7 +279,7 @@ impl Kernel {
 /// Hosts of a function.
 #[derive(Debug, Default)]
 pub struct Hosts {
-    /// True if an image has the function.
+    /// True if the image, or a module that a run watched, has the function.
     pub is_compiled: bool,
     /// Hosts that watched it.
     pub watched: BTreeSet<String>,

@@ -37,7 +37,7 @@ fn is_below(file: &str, place: &str) -> bool {
     !place.is_empty() && format!("/{file}/").contains(&format!("/{place}/"))
 }
 
-/// A line with code in a block. Its numbers are those of lists.
+/// A source line with code in a block. All fields except `line` are indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row {
     pub file: usize,
@@ -64,8 +64,8 @@ impl Rows {
         starts.filter_map(|(function, file, _)| Some((*function, &**self.files.get(*file)?)))
     }
 
-    /// Returns lines with a watched block, and true for those of which one was executed. Rows with
-    /// the same key are one line.
+    /// Returns the lines with a watched block, each with true if one of its blocks was executed.
+    /// Consecutive rows with the same key are one line.
     pub fn hits<K: PartialEq>(
         &self,
         state: impl Fn(&Row) -> Option<State>,

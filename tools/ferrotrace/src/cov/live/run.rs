@@ -41,8 +41,8 @@ use crate::relay::output::this_host;
 pub const MAGIC: &[u8] = b"ferrotrace run 1\n";
 
 /// Maximum number of bytes of a file, and of its content.
-const MAX: usize = 8 << 20;
-const MAX_BYTES: u64 = 8 << 20;
+const CONTENT_MAX: usize = 8 << 20;
+const FILE_MAX: u64 = 8 << 20;
 
 /// Level of compression.
 const LEVEL: u8 = 9;
@@ -296,12 +296,12 @@ impl Run {
         Ok([MAGIC, &compress_to_vec_zlib(&content, LEVEL)].concat())
     }
 
-    /// Parses the bytes of a file. Refuses content over [`MAX`] bytes.
+    /// Parses the bytes of a file. Refuses content over [`CONTENT_MAX`] bytes.
     pub fn parse(bytes: &[u8]) -> std::result::Result<Self, &'static str> {
         let stream = bytes
             .strip_prefix(MAGIC)
             .ok_or("not a run of live coverage")?;
-        let content = decompress_to_vec_zlib_with_limit(stream, MAX);
+        let content = decompress_to_vec_zlib_with_limit(stream, CONTENT_MAX);
         let content = content.map_err(|_| "damaged, cut short, or too long")?;
         let end = content.iter().position(|byte| *byte == b'\n');
         let (line, mut rest) = content.split_at(end.unwrap_or(content.len()));
@@ -326,7 +326,7 @@ impl Run {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self> {
         let unfit = |source| Error::Run(path.into(), source);
-        let bytes = read_regular(path, MAX_BYTES).map_err(unfit)?;
+        let bytes = read_regular(path, FILE_MAX).map_err(unfit)?;
         Self::read_from(&*bytes, path)
     }
 
@@ -334,9 +334,7 @@ impl Run {
     pub fn read_from(from: impl Read, path: &Path) -> Result<Self> {
         let unfit = |source| Error::Run(path.into(), source);
         let mut bytes = Vec::new();
-        from.take(MAX_BYTES)
-            .read_to_end(&mut bytes)
-            .map_err(unfit)?;
+        from.take(FILE_MAX).read_to_end(&mut bytes).map_err(unfit)?;
         Self::parse(&bytes).map_err(|what| unfit(io::Error::other(what)))
     }
 
@@ -602,7 +600,7 @@ mod tests {
             assert!(file(ranges).is_err(), "{ranges:?}");
         }
         // It would take more memory than it should.
-        let zeros = compress_to_vec_zlib(&vec![0; MAX + 1], 1);
+        let zeros = compress_to_vec_zlib(&vec![0; CONTENT_MAX + 1], 1);
         let error = Run::parse(&[MAGIC, &zeros].concat()).unwrap_err();
         assert!(error.contains("too long"), "{error}");
     }
