@@ -496,6 +496,7 @@ impl CounterArgs {
         let (before, after) = (before.as_slice(), [after]);
         let kernel = merge::kernel(&after, before, self.vmlinux.as_slice())?;
         let source = kernel.source.as_ref().ok_or(Error::NoImage)?;
+        merge::warn_of_modules(&after);
         let coverage = source.coverage(&kernel.states(&after, before))?;
         Ok((coverage, 1, Vec::new()))
     }

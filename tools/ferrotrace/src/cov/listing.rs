@@ -42,9 +42,12 @@ pub(super) fn place(path: &Path, tree: Option<&Path>) -> PathBuf {
 fn ranges(lines: &BTreeMap<u32, u64>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for line in lines.keys() {
-        let (from, to) = (line.saturating_sub(AROUND).max(1), line + AROUND);
+        let (from, to) = (
+            line.saturating_sub(AROUND).max(1),
+            line.saturating_add(AROUND),
+        );
         match ranges.last_mut() {
-            Some((_, end)) if from <= *end + 1 => *end = to,
+            Some((_, end)) if from <= end.saturating_add(1) => *end = to,
             _ => ranges.push((from, to)),
         }
     }
@@ -158,5 +161,14 @@ mod tests {
         let text = listing.text(&coverage);
         assert!(text.contains("        +:    4:line 4\n"), "{text}");
         assert!(text.contains("/b/fs/b.c: 0/1 lines\n"), "{text}");
+    }
+
+    #[test]
+    fn the_last_line_of_all() {
+        let lines = BTreeMap::from([(1, 0), (u32::MAX, 1)]);
+        assert_eq!(
+            ranges(&lines),
+            [(1, 1 + AROUND), (u32::MAX - AROUND, u32::MAX)]
+        );
     }
 }

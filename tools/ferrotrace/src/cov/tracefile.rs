@@ -186,7 +186,7 @@ impl Record {
 
 /// Returns true if a file that begins with these bytes may be a tracefile.
 pub fn is_begun(head: &[u8]) -> bool {
-    [&b"TN:"[..], b"SF:", b"#"]
+    [&b"TN:"[..], b"SF:", b"#", b"\n", b"\r"]
         .iter()
         .any(|start| head.starts_with(start))
 }

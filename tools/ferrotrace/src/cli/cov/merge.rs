@@ -53,7 +53,7 @@ pub struct MergeArgs {
     )]
     parquet: Option<PathBuf>,
     /// Leave out the code that this run executed; it can be repeated.
-    #[arg(long, value_name = "RUN", conflicts_with = "parquet")]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["parquet", "missed"])]
     since: Vec<PathBuf>,
     #[command(flatten)]
     show: ShowArgs,
@@ -96,6 +96,14 @@ pub(super) fn kernel(runs: &[Run], before: &[Run], images: &[PathBuf]) -> Result
     }
     let build = builds.first_key_value();
     Ok(Kernel::find(build.map_or("", |(id, _)| id), images)?)
+}
+
+/// Warns if runs have modules, which no report of lines shows.
+pub(super) fn warn_of_modules(runs: &[Run]) {
+    let mut texts = runs.iter().flat_map(|run| &run.texts);
+    if texts.any(|text| text.module.is_some()) {
+        warn("blocks of modules are left out: they have no source lines");
+    }
 }
 
 impl ExposedArgs {
@@ -179,11 +187,9 @@ impl MergeArgs {
         }
         let before = read(&self.since)?;
         let mut kernel = kernel(&runs, &before, &self.vmlinux)?;
-        let mut texts = runs.iter().flat_map(|run| &run.texts);
-        if !show.takes_image() {
-            kernel = kernel.with_modules(runs.iter().chain(&before));
-        } else if texts.any(|text| text.module.is_some()) {
-            warn("blocks of modules are left out: they have no source lines");
+        match show.takes_image() {
+            true => warn_of_modules(&runs),
+            false => kernel = kernel.with_modules(runs.iter().chain(&before)),
         }
         let states = kernel.states(&runs, &before);
         let text = server::text(&states, &[], kernel.source.as_ref(), &show)?;

@@ -220,7 +220,10 @@ impl Kernel {
                 let name = name(function);
                 let of_name = to.range_mut((name.clone(), String::new())..);
                 for ((_, file), hosts) in of_name.take_while(|((one, _), _)| *one == name) {
-                    if function.module.is_none() && !is_in(at, file) {
+                    // A cold part is entered from its function, and its file is often unknown.
+                    let is_cold = without_cold(&function.name) != function.name;
+                    let is_other = is_cold && rows.is_some() || !is_in(at, file);
+                    if function.module.is_none() && is_other {
                         continue;
                     }
                     hosts.is_compiled = true;

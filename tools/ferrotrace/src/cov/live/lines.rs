@@ -93,7 +93,10 @@ impl Source {
         let mut files: HashMap<String, usize> = HashMap::new();
         let mut all = Rows::default();
         let mut begun = HashSet::new();
-        let add = |address: u64, path: &str, line: u32| {
+        let add = |address: u64, path: &str, line: u32, is_statement: bool| {
+            if !is_statement {
+                return;
+            }
             let address = address.wrapping_add(self.shift);
             let next = blocks.partition_point(|(range, ..)| range.start <= address);
             let found = next.checked_sub(1).and_then(|at| blocks.get(at));
@@ -136,7 +139,7 @@ impl Source {
         let starts: HashSet<u64> = functions.iter().filter_map(start).collect();
         let mut chosen: HashSet<u64> = HashSet::new();
         let mut empty: HashSet<&String> = places.iter().collect();
-        let choose = |address: u64, file: &str, _| {
+        let choose = |address: u64, file: &str, _, _| {
             let address = address.wrapping_add(self.shift);
             if !starts.contains(&address) {
                 return;

@@ -43,6 +43,9 @@ pub const MAGIC: &[u8] = b"ferrotrace run 1\n";
 /// Maximum number of bytes of a file, and of its content.
 const CONTENT_MAX: usize = 8 << 20;
 const FILE_MAX: u64 = 8 << 20;
+/// Maximum number of modules, and of their blocks: some times those of a large kernel.
+const TEXTS_MAX: usize = 4096;
+const BLOCKS_MAX: usize = 1 << 20;
 
 /// Level of compression.
 const LEVEL: u8 = 9;
@@ -250,6 +253,10 @@ impl Run {
                 ..Text::of(own.clone(), text, found.is_whole)
             };
             if module.is_some() {
+                // Places of a module that has been loaded again are gone, and were elsewhere.
+                let is_watched =
+                    |states: &&Vec<State>| states.iter().any(|one| one.is_hit().is_some());
+                let own = own.filter(|(_, states)| is_watched(states));
                 of.add_functions(own.map(|(function, _)| function), text);
             }
             texts.push(of);
@@ -276,7 +283,8 @@ impl Run {
         let is_id = |id: &str| id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let modules = self.texts.iter().filter_map(|text| text.module.as_deref());
         let names = [&*self.host, &*self.boot_id, &*self.release];
-        names.into_iter().chain(modules).all(is_name)
+        self.texts.len() <= TEXTS_MAX
+            && names.into_iter().chain(modules).all(is_name)
             && self.texts.iter().all(|text| {
                 is_id(&text.build_id) && text.functions.iter().all(|(name, _)| is_symbol(name))
             })
@@ -317,7 +325,9 @@ impl Run {
                 text.blocks = take_ranges(&mut rest).ok_or("its blocks are wrong")?;
             }
         }
+        let blocks: usize = run.texts.iter().map(|text| text.blocks.len()).sum();
         match rest.is_empty() {
+            _ if blocks > BLOCKS_MAX => Err("it has too many blocks of modules"),
             true => Ok(run),
             false => Err("bytes follow its last range"),
         }

@@ -14,10 +14,12 @@ use super::Unit;
 use crate::cov::paths::plain;
 
 impl DwarfTypes {
-    /// Passes on each address where a statement begins, with the path of the file and the line.
+    /// Passes on each address where code of a line begins, with the path of the file, the line, and
+    /// true if a statement begins there.
     ///
-    /// Other rows of the table are for instructions that were moved out of their statement.
-    pub fn rows(&self, mut to: impl FnMut(u64, &str, u32)) -> Result<()> {
+    /// The other addresses are those of instructions that were moved out of their statement, and
+    /// often the first ones of cold parts.
+    pub fn rows(&self, mut to: impl FnMut(u64, &str, u32, bool)) -> Result<()> {
         let failed = |error| self.bad(error);
         for (_, unit) in &self.units {
             let Some(program) = unit.line_program.clone() else {
@@ -26,7 +28,7 @@ impl DwarfTypes {
             let mut paths: HashMap<u64, String> = HashMap::new();
             let mut rows = program.rows();
             while let Some((header, row)) = rows.next_row().map_err(failed)? {
-                let Some(line) = row.line().filter(|_| !row.end_sequence() && row.is_stmt()) else {
+                let Some(line) = row.line().filter(|_| !row.end_sequence()) else {
                     continue;
                 };
                 let Ok(line) = u32::try_from(line.get()) else {
@@ -41,7 +43,7 @@ impl DwarfTypes {
                     paths.insert(index, path);
                 }
                 if let Some(path) = paths.get(&index) {
-                    to(row.address(), path, line);
+                    to(row.address(), path, line, row.is_stmt());
                 }
             }
         }
