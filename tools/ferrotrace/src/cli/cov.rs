@@ -151,7 +151,7 @@ struct CounterArgs {
     /// tracefile (- is standard input). With two dumps, report the execution between them. With two
     /// runs or tracefiles, report the code that only the second executed.
     #[arg(value_name = "FILE", num_args = 0..=2)]
-    dumps: Vec<PathBuf>,
+    files: Vec<PathBuf>,
     /// Show what was executed since this dump, or leave out the code that this run or tracefile
     /// executed.
     #[arg(long, value_name = "FILE")]
@@ -427,16 +427,16 @@ impl ResetArgs {
 impl CounterArgs {
     /// Returns true if execution before another is left out.
     fn is_difference(&self) -> bool {
-        self.since.is_some() || self.dumps.len() > 1
+        self.since.is_some() || self.files.len() > 1
     }
 
-    /// Reads what was executed before, and what was executed. Without a file the latter is the
-    /// running kernel's, which is also returned.
+    /// Reads the coverage to leave out, if any, and the coverage to report. Without a file, the
+    /// latter is of the running kernel, whose counters are returned, too.
     fn inputs<'c>(
         &self,
         control: &'c Control,
     ) -> Result<(Option<Input>, Input, Option<&'c Control>)> {
-        let (before, after) = match (&self.since, &self.dumps[..]) {
+        let (before, after) = match (&self.since, &self.files[..]) {
             (Some(_), [_, _]) => bail!("--since and a first dump are the same: name one of them"),
             (since, []) => (since.as_ref(), None),
             (since, [after]) => (since.as_ref(), Some(after)),

@@ -10,6 +10,7 @@
 mod damaged;
 mod files;
 mod fleet;
+mod inputs;
 mod kernel;
 mod patch;
 mod readers;

@@ -44,7 +44,7 @@ pub struct PatchArgs {
     #[arg(
         long = "tracefile",
         value_name = "FILE",
-        conflicts_with_all = ["dumps", "since", "vmlinux", "gcov", "objdir", "only"]
+        conflicts_with_all = ["files", "since", "vmlinux", "gcov", "objdir", "only"]
     )]
     tracefiles: Vec<PathBuf>,
     /// Show so many rows, functions and ranges of lines at most.
@@ -98,7 +98,7 @@ fn tracefiles(paths: &[PathBuf]) -> Result<Coverage> {
 impl PatchArgs {
     /// Checks that only one thing is read from standard input.
     fn check_standard(&self) -> Result<()> {
-        let files = self.counters.dumps.iter().chain(&self.counters.since);
+        let files = self.counters.files.iter().chain(&self.counters.since);
         let files = files.chain(&self.tracefiles);
         let dashes = files.filter(|path| is_standard(path)).count();
         if dashes + usize::from(self.is_diff()) > 1 {

@@ -7,7 +7,7 @@
 //! breakpoint, and [`functions`] does so for the functions that a user selects. [`control`] has the
 //! module's files, [`session`] puts the breakpoints there, and [`print`] and
 //! [`lines`] show the result. [`server`] keeps a session in the background. [`run`] saves a
-//! session in a file, and [`fleet`] merges those of many hosts.
+//! session in a file, with lists of `ranges`, and [`fleet`] merges those of many hosts.
 //! Without the module, [`ftrace`] finds which functions are executed.
 
 #![deny(unsafe_code)]
@@ -19,6 +19,7 @@ pub mod ftrace;
 pub mod functions;
 pub mod lines;
 pub mod print;
+mod ranges;
 pub mod run;
 pub mod server;
 pub mod session;

@@ -30,6 +30,7 @@ use super::control::State;
 use super::functions::Found;
 use super::functions::Function;
 use super::print::States;
+use super::ranges;
 use crate::dprobes::module_file::running_build_id;
 use crate::elf::binary::hex;
 use crate::file::read_regular;
@@ -177,50 +178,6 @@ impl Text {
     }
 }
 
-/// Parses the next LEB128 number.
-fn take(bytes: &mut &[u8]) -> Option<u32> {
-    let mut number = 0;
-    for shift in (0..32).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return number.try_into().ok();
-        }
-    }
-    None
-}
-
-fn put(bytes: &mut Vec<u8>, mut number: u32) {
-    while number >= 0x80 {
-        bytes.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number.to_le_bytes()[0]);
-}
-
-/// Parses the next list of ranges. Allocates nothing by their number, which may be wrong in a file.
-fn take_ranges(bytes: &mut &[u8]) -> Option<Vec<Range<u32>>> {
-    let mut ranges = Vec::new();
-    let mut end: u32 = 0;
-    for _ in 0..take(bytes)? {
-        let start = end.checked_add(take(bytes)?)?;
-        end = start.checked_add(take(bytes).filter(|len| *len > 0)?)?;
-        ranges.push(start..end);
-    }
-    Some(ranges)
-}
-
-fn put_ranges(bytes: &mut Vec<u8>, ranges: &[Range<u32>]) {
-    put(bytes, u32::try_from(ranges.len()).unwrap_or(0));
-    let mut end = 0;
-    for range in ranges {
-        put(bytes, range.start - end);
-        put(bytes, range.end - range.start);
-        end = range.end;
-    }
-}
-
 impl Run {
     /// Makes the run of a session in the running kernel. `start` is its start or last reset.
     pub fn new(found: &Found, states: &States<'_>, start: SystemTime) -> Result<Self> {
@@ -295,10 +252,10 @@ impl Run {
         let mut content = serde_json::to_vec(self)?;
         content.push(b'\n');
         for text in &self.texts {
-            put_ranges(&mut content, &text.watched);
-            put_ranges(&mut content, &text.executed);
+            ranges::put(&mut content, &text.watched);
+            ranges::put(&mut content, &text.executed);
             if !text.functions.is_empty() {
-                put_ranges(&mut content, &text.blocks);
+                ranges::put(&mut content, &text.blocks);
             }
         }
         Ok([MAGIC, &compress_to_vec_zlib(&content, LEVEL)].concat())
@@ -319,10 +276,10 @@ impl Run {
             .ok_or("its description is wrong")?;
         rest = rest.get(1..).unwrap_or_default();
         for text in &mut run.texts {
-            let ranges = take_ranges(&mut rest).zip(take_ranges(&mut rest));
+            let ranges = ranges::take(&mut rest).zip(ranges::take(&mut rest));
             (text.watched, text.executed) = ranges.ok_or("its ranges are wrong")?;
             if !text.functions.is_empty() {
-                text.blocks = take_ranges(&mut rest).ok_or("its blocks are wrong")?;
+                text.blocks = ranges::take(&mut rest).ok_or("its blocks are wrong")?;
             }
         }
         let blocks: usize = run.texts.iter().map(|text| text.blocks.len()).sum();
