@@ -214,7 +214,7 @@ static void exact(void)
 	EXPECT(is(fd, NONE));
 	EXPECT(call(5) == 6);
 	EXPECT(is(fd, NONE));
-	EXPECT(control("arm\n") == 0);
+	arm();
 	EXPECT(status("armed") == status("places") - status("refused"));
 	EXPECT(is(fd, NONE));
 	EXPECT(call(0) == 0);
@@ -227,11 +227,11 @@ static void exact(void)
 	EXPECT(is(fd, NONE));
 	EXPECT(call(-3) == -2);
 	EXPECT(is(fd, OTHER));
-	EXPECT(control("disarm\n") == 0);
+	disarm();
 	EXPECT(status("armed") == 0);
 	EXPECT(call(0) == 0);
 	EXPECT(is(fd, OTHER));
-	EXPECT(control("arm\n") == 0);
+	arm();
 	EXPECT(call(0) == 0);
 	EXPECT(is(fd, BOTH));
 	close(fd);
@@ -378,7 +378,7 @@ static void faults(void)
 			/* Nothing is left of the failure. */
 			EXPECT(step == 2 || status("places") == 0);
 			EXPECT(step == 2 || write(fd, places, len) == (ssize_t)len);
-			EXPECT(control("arm\n") == 0);
+			arm();
 		}
 		if (fd >= 0) {
 			EXPECT(status("armed") > 5 && status("armed") == status("places") - status("refused"));
@@ -401,7 +401,7 @@ static void hold(void)
 
 	for (; *names; names++)
 		add_all(fd, *names, &start);
-	EXPECT(control("arm\n") == 0);
+	arm();
 	puts("armed");
 	fflush(stdout);
 	pause();
@@ -573,14 +573,13 @@ static uint32_t *kernel_text(uint64_t *start, uint32_t *size)
 }
 
 /*
- * Arms a place in every 64 bytes of the kernel's text (or $APART), at another distance in each run, prints "armed", and
+ * Arms a place in every 64 bytes of the kernel's text, at another distance in each run, prints "armed", and
  * waits for SIGTERM. Afterwards the text must be as before. The kernel may have changed it, except at accepted
  * places, and there are no new breakpoints.
  */
 static void text(void)
 {
-	uint32_t apart = getenv("APART") ? atoi(getenv("APART")) : 64;
-	uint32_t *offsets, size, count, i, first = getenv("FIRST") ? atoi(getenv("FIRST")) : time(NULL) % apart;
+	uint32_t *offsets, size, count, i, first = getenv("FIRST") ? atoi(getenv("FIRST")) : time(NULL) % 64;
 	uint8_t *before, *after, *states;
 	uint64_t start;
 	sigset_t end;
@@ -591,12 +590,12 @@ static void text(void)
 	sigprocmask(SIG_BLOCK, &end, NULL);
 	offsets = kernel_text(&start, &size);
 	before = read_code(start, size);
-	count = steps(offsets, size - first, apart);
+	count = steps(offsets, size - first, 64);
 	fd = begin();
 	add_places(fd, start + first, offsets, count);
 	/* Logged before arming, so that a guest that hangs can be run again with the same FIRST. */
-	fprintf(stderr, "<6>coverage: FIRST=%u APART=%u\n", first, apart);
-	EXPECT(control("arm\n") == 0);
+	fprintf(stderr, "<6>coverage: FIRST=%u\n", first);
+	arm();
 	puts("armed");
 	fflush(stdout);
 	sigwait(&end, &got);
@@ -605,7 +604,7 @@ static void text(void)
 	close(fd);
 	after = read_code(start, size);
 	for (i = 0; i < size; i++) {
-		bool is_place = i % apart == first && states[i / apart] <= FERROTRACE_COVERAGE_HIT;
+		bool is_place = i % 64 == first && states[i / 64] <= FERROTRACE_COVERAGE_HIT;
 
 		if (before[i] != after[i] && (is_place || after[i] == 0xcc)) {
 			printf("_stext+%#x: %02x, now %02x\n", i, before[i], after[i]);
@@ -673,7 +672,7 @@ static void storm(void)
 		for (i = 0; i < 8; i++)
 			add_all(fd, functions[i], &start);
 		for (i = 0; i < 5; i++) {
-			EXPECT(control("arm\n") == 0);
+			arm();
 			usleep(2000);
 			EXPECT(control(i & 1 ? "disarm\n" : "reset\n") == 0);
 		}

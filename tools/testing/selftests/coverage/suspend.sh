@@ -38,7 +38,7 @@ try() {
 	echo reset >$control
 	for cpu in $(seq 0 $(($(nproc) - 1))); do taskset "$((1 << cpu))" cat /proc/version /proc/meminfo; done >/dev/null
 	usleep 300000
-	say "# $1: $hit places hit meanwhile, $(field hit) after it, $(field armed) armed; CPUs: $(cat /sys/devices/system/cpu/online)"
+	say "# $1: $hit places hit during suspend, $(field hit) after it, $(field armed) armed; CPUs: $(cat /sys/devices/system/cpu/online)"
 	[ "$hit" -gt 500 ] && [ "$(field hit)" -gt 200 ] && [ "$(cat /sys/devices/system/cpu/online)" = "$online" ] || status=1
 	result $status "$1"
 }
