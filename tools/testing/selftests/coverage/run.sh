@@ -283,10 +283,11 @@ hotplug() {
 # Repeats that until a round unloads none. The module with the session must stay, with its dependencies, and work.
 unload_order() {
 	local loaded="" name gone="" round status=0
-	load_ours ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace ferrotrace_ftrace_functions ferrotrace_jprobe \
-		ferrotrace_kprobe_events rust_relay rust_ftrace rust_dprobes clients/klog_relay samples/gkhi_fork_count
-	for name in ferrotrace_fs ferrotrace_core rust_kprobes ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace \
-		rust_relay rust_ftrace ferrotrace_coverage ferrotrace_kprobe_events ferrotrace_ftrace_functions ferrotrace_jprobe rust_dprobes \
+	# The engines first.
+	load_ours rust_relay rust_ftrace_tramp ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_ftrace \
+		ferrotrace_ftrace_functions ferrotrace_jprobe ferrotrace_kprobe_events rust_dprobes clients/klog_relay samples/gkhi_fork_count
+	for name in ferrotrace_fs ferrotrace_core rust_kprobes rust_relay rust_ftrace_tramp ferrotrace_relay ferrotrace_fast_relay \
+		ferrotrace_kprobe ferrotrace_ftrace ferrotrace_coverage ferrotrace_kprobe_events ferrotrace_ftrace_functions ferrotrace_jprobe rust_dprobes \
 		klog_relay gkhi_fork_count; do
 		if [ -e "/sys/module/$name/refcnt" ]; then loaded+=" $name"; fi
 	done
